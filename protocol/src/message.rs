@@ -1,0 +1,316 @@
+//! The messages of the child protocol.
+//!
+//! Each message is one JSON object in one `SOCK_SEQPACKET` record, its kind in `"type"`. File descriptors travel
+//! beside the message that names them (`SCM_RIGHTS`, unix(7)), in the order in which the message lists them.
+//! A field that the reader does not know is ignored; a message it does not know is answered with `unsupported`.
+//! Durations are whole milliseconds in fields that end in `_ms`.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The oldest protocol version that this build speaks.
+pub const VERSION_MIN: u32 = 1;
+/// The newest protocol version that this build speaks.
+pub const VERSION_MAX: u32 = 1;
+
+/// A closed range of protocol versions, as offered in [`Hello`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionRange {
+    /// The oldest version spoken.
+    pub min: u32,
+    /// The newest version spoken; at least `min`.
+    pub max: u32,
+}
+
+impl VersionRange {
+    /// What this build speaks.
+    pub const OURS: Self = Self { min: VERSION_MIN, max: VERSION_MAX };
+
+    /// The newest version that both speak, if any.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u32> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min.max(other.min)).then_some(newest)
+    }
+}
+
+/// The number of one relay process, from spawn to exit: from 1, never reused while a supervisor's boot id lives.
+/// At most [`crate::cid::MAX_GENERATION`], because it is part of every connection ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(pub u32);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What kind of socket a listener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// UDP sockets in one SO_REUSEPORT group, steered by connection ID (QUIC).
+    Quic,
+    /// One listening TCP socket.
+    Tcp,
+    /// One listening unix stream socket.
+    Unix,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quic => "quic",
+            Self::Tcp => "tcp",
+            Self::Unix => "unix",
+        })
+    }
+}
+
+/// A listener that a child wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The child's own name for it, unique within its `hello`: 1 to 64 of `a-z 0-9 - _ .`.
+    pub name: String,
+    /// The kind of socket.
+    pub kind: Kind,
+    /// `quic` and `tcp`: `host:port`, the host an IP address (IPv6 in brackets; `[::]` is dual-stack); port 0 means any,
+    /// and the port once found is kept for those who ask for port 0 again. `unix`: an absolute path.
+    pub address: String,
+    /// `quic`: how many sockets (members), 1 to 253. Otherwise 1.
+    #[serde(default = "one")]
+    pub members: u16,
+    /// `unix`: the permission bits of the socket file, octal as a number (0o666 is 438); absent: 0o600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// A listener that the supervisor hands over, with its descriptors beside the message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopted {
+    /// The name from [`Wanted`].
+    pub name: String,
+    /// The kind of socket.
+    pub kind: Kind,
+    /// The address it is really bound to (a port 0 is resolved).
+    pub address: String,
+    /// One number per descriptor of this listener in this message. `quic`: the member numbers, which go into the
+    /// connection IDs ([`crate::cid::MemberId`]). Otherwise one 0.
+    pub members: Vec<u16>,
+}
+
+/// How a child should drain, unless `drain` says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainSettings {
+    /// From the first GOAWAY to the last forced close.
+    pub timeout_ms: u64,
+    /// How long the GOAWAYs are spread over; absent: the child's own rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_ms: Option<u64>,
+}
+
+/// Counters of one child, each since its start. A child that has nothing to say about a field leaves it 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// Sessions that are open now.
+    pub sessions: u64,
+    /// Connections still in setup now.
+    pub setup: u64,
+    /// Handshakes completed.
+    pub handshakes: u64,
+    /// Sessions that were told to go (GOAWAY).
+    pub told: u64,
+    /// Told sessions that left by themselves.
+    pub left: u64,
+    /// Sessions closed by the drain deadline.
+    pub forced: u64,
+    /// Packets whose connection ID belongs to another member or generation.
+    pub foreign: u64,
+    /// Traffic counters by name, passed through to `status` as they are.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub traffic: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The first message of a child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The versions it speaks.
+    pub protocol: VersionRange,
+    /// Its name, for people.
+    pub program: String,
+    /// Its version, for people.
+    pub version: String,
+    /// Its process id in the supervisor's pid namespace, if it knows it; informative.
+    pub pid: u32,
+    /// What it wants to listen on; at most 4 096 members over all live generations.
+    pub listeners: Vec<Wanted>,
+    /// Its own drain timeout, which governs a stop of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_timeout_ms: Option<u64>,
+}
+
+/// The supervisor's answer to `hello`.
+///
+/// One record carries at most 253 descriptors (unix(7), SCM_MAX_FD), so a long list comes in several `adopt` messages,
+/// of which all but the last say `more`. Beside the *first* come, before the sockets, one sealed memfd with the derived
+/// keys ([`crate::keys`]) and one memfd per name in `kept`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopt {
+    /// The protocol version chosen.
+    pub protocol: u32,
+    /// The child's generation.
+    pub generation: Generation,
+    /// The names of the secrets of earlier `keep` messages, in the order of their memfds.
+    #[serde(default)]
+    pub kept: Vec<String>,
+    /// The sockets, in the order of their descriptors.
+    pub sockets: Vec<Adopted>,
+    /// False: clear UDP_GRO right after wrapping a QUIC socket (older generations live; see `gro`).
+    pub gro: bool,
+    /// How to drain when `drain` does not say otherwise.
+    pub drain: DrainSettings,
+    /// True while older generations are alive.
+    pub older_live: bool,
+    /// True: another `adopt` follows with the rest of the sockets.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde's skip_serializing_if calls")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Messages from the child to the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromChild {
+    /// The first message.
+    Hello(Hello),
+    /// An opaque secret, in one memfd beside this message, to be handed back to later generations; at most 1 MiB.
+    /// The same name again replaces it.
+    Keep {
+        /// 1 to 64 of `a-z 0-9 - _ .`.
+        name: String,
+    },
+    /// It needs more time to get ready.
+    Starting {
+        /// From now on.
+        more_ms: u64,
+    },
+    /// It serves.
+    Ready,
+    /// It can't serve, and ends.
+    Failed {
+        /// One line for the operator.
+        error: String,
+    },
+    /// It is no longer well.
+    Unhealthy {
+        /// One line for the operator.
+        reason: String,
+    },
+    /// A role message of the supervisor has been carried out (activate, standby, canary, drain, undrain).
+    Ack {
+        /// The number from the role message.
+        seq: u64,
+    },
+    /// Counters: once a second, and at changes.
+    Stats(Stats),
+    /// It does not know this message.
+    Unsupported {
+        /// The `type` that it does not know.
+        message: String,
+    },
+}
+
+/// Messages from the supervisor to the child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToChild {
+    /// The answer to `hello`, with descriptors.
+    Adopt(Adopt),
+    /// The child's `hello` can't be granted; it should end.
+    Refused {
+        /// One line for the operator.
+        error: String,
+    },
+    /// It gets the new handshakes: accept on every listener. Acknowledged.
+    Activate {
+        /// To be repeated in `ack`.
+        seq: u64,
+    },
+    /// New handshakes go to another: keep the sessions, stop accepting on stream listeners, finish handshakes that
+    /// still arrive for a grace period, send no GOAWAY. Acknowledged.
+    Standby {
+        /// To be repeated in `ack`.
+        seq: u64,
+    },
+    /// It gets a share of the new handshakes. Acknowledged.
+    Canary {
+        /// To be repeated in `ack`.
+        seq: u64,
+        /// Of 1 000 new clients, how many; 0 to 1 000.
+        permille: u16,
+    },
+    /// Tell the sessions to go, close those that stay at their deadline, end when the last has ended. Acknowledged
+    /// when the drain has begun.
+    Drain {
+        /// To be repeated in `ack`.
+        seq: u64,
+        /// From now to the last forced close.
+        timeout_ms: u64,
+        /// How long the GOAWAYs are spread over; absent: the child's own rule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spread_ms: Option<u64>,
+    },
+    /// The last resort after failed respawns: accept new sessions again without telling them to go. Acknowledged.
+    Undrain {
+        /// To be repeated in `ack`.
+        seq: u64,
+    },
+    /// It is the only generation left.
+    Alone,
+    /// Read certificates and the like afresh.
+    Reload,
+    /// UDP_GRO of all members has been set to this by the supervisor.
+    Gro {
+        /// Whether datagrams may be merged.
+        on: bool,
+    },
+    /// It answers for these dead generations: beside it, per generation, one memfd with its reset key.
+    Heir {
+        /// Those generations.
+        generations: Vec<Generation>,
+    },
+    /// Peer with that live generation over the stream socket beside this message.
+    Link {
+        /// The other end.
+        generation: Generation,
+    },
+    /// Counters of the older live generations.
+    Counters {
+        /// By generation.
+        generations: Vec<GenerationStats>,
+    },
+    /// The supervisor does not know this message.
+    Unsupported {
+        /// The `type` that it does not know.
+        message: String,
+    },
+}
+
+/// One generation's counters, in `counters`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationStats {
+    /// Whose.
+    pub generation: Generation,
+    /// What it said last.
+    pub stats: Stats,
+}

@@ -1,0 +1,1 @@
+//! A thin, complete MoQ relay that can be replaced under load.

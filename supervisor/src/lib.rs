@@ -1,0 +1,4 @@
+//! `moq-supervise` keeps a MoQ relay reachable while the relay underneath is upgraded, rolled back, crashes or is
+//! reconfigured.
+
+pub mod core;

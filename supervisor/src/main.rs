@@ -1,0 +1,2 @@
+//! The supervisor.
+fn main() {}

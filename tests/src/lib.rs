@@ -1,0 +1,1 @@
+//! Harness and clients for the tests and benches of the real binaries.
