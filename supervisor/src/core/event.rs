@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct RequestId(pub u64);
 
 /// What the operator configured, as far as the lifecycle depends on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// `--drain-timeout`: governs the drain after a handoff.
     pub drain_timeout: Duration,
@@ -107,8 +107,16 @@ pub enum Event {
         /// One line for the operator.
         error: String,
     },
+    /// [`Action::Steer`] is in force on every group. Each `Steer` is answered by `Steered` or `SteerFailed`, so that
+    /// nobody takes a role that the kernel does not know of.
+    Steered {
+        /// [`Steering::active`] of that order.
+        active: Generation,
+    },
     /// [`Action::Steer`] failed; what was attached before is still attached.
     SteerFailed {
+        /// [`Steering::active`] of that order.
+        active: Generation,
         /// One line for the operator.
         error: String,
     },
@@ -179,6 +187,13 @@ pub enum Action {
         /// For which generation.
         generation: Generation,
     },
+    /// End `--check-command` if it still runs: nobody waits for its verdict any more.
+    StopCheck {
+        /// For which generation it ran.
+        generation: Generation,
+    },
+    /// No generation lives and the numbers are used up: take a new boot id; numbers begin at 1 again.
+    Rekey,
     /// Start the program; answered by `Spawned` or `SpawnFailed`.
     Spawn {
         /// As which generation.
@@ -196,7 +211,8 @@ pub enum Action {
         gro: bool,
         /// `adopt.older_live`.
         older_live: bool,
-        /// Serve on the members of this dead generation, whose packets wait in its sockets.
+        /// Serve on the members of this dead generation, whose packets wait in its sockets. They stay that generation's
+        /// until its own `Retire`: several successors in a row may be offered them.
         takes_over: Option<Generation>,
         /// Empty those members' queues first (the outage was longer than 3 s).
         flush: bool,
@@ -213,7 +229,7 @@ pub enum Action {
         /// On or off.
         on: bool,
     },
-    /// Replace the steering program of every group.
+    /// Replace the steering program of every group; answered by `Steered` or `SteerFailed`.
     Steer(Steering),
     /// Signal a child.
     Kill {
@@ -222,8 +238,8 @@ pub enum Action {
         /// How.
         how: Kill,
     },
-    /// It is gone: its members are free for others, its channel is closed, listeners that no live generation wants are
-    /// closed, what it left behind is swept.
+    /// It is gone: members that no live generation serves are free for others, its channel is closed, listeners that no
+    /// live generation wants are closed, what it left behind is swept. Comes once for each `Spawn`.
     Retire {
         /// Which.
         generation: Generation,
@@ -295,6 +311,8 @@ pub enum Deny {
     NoProbation,
     /// `leave`: sockets, channels and state are not in an fd store.
     NotStored,
+    /// This supervisor is leaving; the next one goes on.
+    Leaving,
     /// The generation numbers are used up while others live; stop and start the service.
     OutOfGenerations,
 }
