@@ -1,4 +1,10 @@
 //! The child protocol of `moq-supervise`: messages, framing, connection IDs and keys, and the child's side of it.
+//!
+//! `docs/protocol.md` specifies it for other languages. Without features this crate is what the supervisor needs; `child`
+//! adds the child's side on tokio, `quinn` a QUIC endpoint on adopted sockets.
 
+pub mod channel;
+pub mod cid;
 pub mod exit;
+pub mod keys;
 pub mod message;

@@ -5,6 +5,7 @@
 //! A field that the reader does not know is ignored; a message it does not know is answered with `unsupported`.
 //! Durations are whole milliseconds in fields that end in `_ms`.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,6 +13,24 @@ use std::fmt;
 pub const VERSION_MIN: u32 = 1;
 /// The newest protocol version that this build speaks.
 pub const VERSION_MAX: u32 = 1;
+
+/// How many secrets a supervisor keeps for its children.
+pub const MAX_KEPT: usize = 16;
+/// How long a kept secret can be, in bytes.
+pub const MAX_KEPT_BYTES: usize = 1 << 20;
+
+/// Whether this can name a listener or a kept secret: 1 to 64 of `a-z 0-9 - _ .`.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'))
+}
+
+/// What one side says to the other: [`FromChild`] or [`ToChild`].
+pub trait Message: Serialize + DeserializeOwned {
+    /// Every `type` that this build knows, so that an unknown one is told apart from one with wrong fields.
+    const TYPES: &'static [&'static str];
+}
 
 /// A closed range of protocol versions, as offered in [`Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +134,7 @@ pub struct DrainSettings {
 }
 
 /// Counters of one child, each since its start. A child that has nothing to say about a field leaves it 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
     /// Sessions that are open now.
@@ -193,8 +212,8 @@ fn is_false(value: &bool) -> bool {
 pub enum FromChild {
     /// The first message.
     Hello(Hello),
-    /// An opaque secret, in one memfd beside this message, to be handed back to later generations; at most 1 MiB.
-    /// The same name again replaces it.
+    /// An opaque secret, in one memfd beside this message, to be handed back to later generations; at most
+    /// [`MAX_KEPT_BYTES`] long, and [`MAX_KEPT`] of them. The same name again replaces it.
     Keep {
         /// 1 to 64 of `a-z 0-9 - _ .`.
         name: String,
@@ -228,6 +247,11 @@ pub enum FromChild {
         /// The `type` that it does not know.
         message: String,
     },
+}
+
+impl Message for FromChild {
+    const TYPES: &'static [&'static str] =
+        &["hello", "keep", "starting", "ready", "failed", "unhealthy", "ack", "stats", "unsupported"];
 }
 
 /// Messages from the supervisor to the child.
@@ -304,6 +328,25 @@ pub enum ToChild {
         /// The `type` that it does not know.
         message: String,
     },
+}
+
+impl Message for ToChild {
+    const TYPES: &'static [&'static str] = &[
+        "adopt",
+        "refused",
+        "activate",
+        "standby",
+        "canary",
+        "drain",
+        "undrain",
+        "alone",
+        "reload",
+        "gro",
+        "heir",
+        "link",
+        "counters",
+        "unsupported",
+    ];
 }
 
 /// One generation's counters, in `counters`.

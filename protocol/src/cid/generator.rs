@@ -1,0 +1,151 @@
+//! Connection IDs for quinn.
+
+use super::{CID_LEN, Cipher, ConnectionId, MAX_COUNTER, MemberId, Tag};
+use crate::keys::ResetKey;
+use crate::message::Generation;
+use quinn_proto::{ConnectionIdGenerator, InvalidCid};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// The dead generations that this process answers for, with their reset keys. Clones share one set, which the `heir`
+/// message extends while endpoints run.
+#[derive(Clone, Debug, Default)]
+pub struct HeirSet(Arc<RwLock<BTreeMap<Generation, ResetKey>>>);
+
+impl HeirSet {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answer for these too, from the next packet on.
+    pub fn extend(&self, generations: impl IntoIterator<Item = (Generation, ResetKey)>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(generations);
+    }
+
+    /// Whether this process answers for that generation.
+    #[must_use]
+    pub fn contains(&self, generation: Generation) -> bool {
+        self.get(generation).is_some()
+    }
+
+    /// The reset key of a dead generation.
+    #[must_use]
+    pub fn get(&self, generation: Generation) -> Option<ResetKey> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&generation).cloned()
+    }
+}
+
+/// Mints the connection IDs of one member in one generation, and tells quinn which unknown ones to answer.
+///
+/// There must be one per member and generation, since its counter starts at 0: quinn makes one per endpoint.
+#[derive(Debug)]
+pub struct Generator {
+    cipher: Arc<Cipher>,
+    tag: Tag,
+    next: u64,
+    heirs: HeirSet,
+}
+
+impl Generator {
+    /// `None`: the generation is not within 1..=[`super::MAX_GENERATION`].
+    #[must_use]
+    pub fn new(cipher: Arc<Cipher>, generation: Generation, member: MemberId, heirs: HeirSet) -> Option<Self> {
+        Some(Self { cipher, tag: Tag::new(generation, member)?, next: 0, heirs })
+    }
+}
+
+impl ConnectionIdGenerator for Generator {
+    fn generate_cid(&mut self) -> quinn_proto::ConnectionId {
+        let Some(id) = ConnectionId::new(self.tag, self.next) else { out_of_ids(self.tag) };
+        self.next += 1;
+        quinn_proto::ConnectionId::new(&self.cipher.seal(id))
+    }
+
+    /// Ok makes quinn answer an unknown ID with a stateless reset, so it is Ok only where that reset is ours to send:
+    /// for this member and for the dead generations it is heir to. Ok for a live other member would let one misrouted
+    /// packet reset a live connection.
+    fn validate(&self, id: &quinn_proto::ConnectionId) -> Result<(), InvalidCid> {
+        let bytes = <[u8; CID_LEN]>::try_from(&id[..]).map_err(|_| InvalidCid)?;
+        let tag = self.cipher.open(bytes).tag();
+        if tag == self.tag || self.heirs.contains(tag.generation()) { Ok(()) } else { Err(InvalidCid) }
+    }
+
+    fn cid_len(&self) -> usize {
+        CID_LEN
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A repeated ID would hand one client the packets, and the reset token, of another; and quinn has no way to hear "no".
+/// So the process ends, its supervisor starts another, and that one counts from 0 under a new generation number.
+#[cold]
+#[expect(clippy::print_stderr, reason = "the last words of the process; a log may still be in a buffer")]
+fn out_of_ids(tag: Tag) -> ! {
+    eprintln!(
+        "generation {} used up the {MAX_COUNTER} connection IDs of member {}: ending, so that none repeats",
+        tag.generation(),
+        tag.member().get()
+    );
+    std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{BootId, Secret};
+
+    fn cipher() -> Arc<Cipher> {
+        Arc::new(Cipher::new(&[7; 16]))
+    }
+
+    fn generator(generation: u32, member: u16, heirs: &HeirSet) -> Generator {
+        let member = MemberId::new(member).unwrap();
+        Generator::new(cipher(), Generation(generation), member, heirs.clone()).unwrap()
+    }
+
+    #[test]
+    fn minted_ids_count_up_from_zero_under_one_tag() {
+        let mut generator = generator(3, 5, &HeirSet::new());
+        for counter in 0..1_000 {
+            let bytes = <[u8; CID_LEN]>::try_from(&generator.generate_cid()[..]).unwrap();
+            let id = cipher().open(bytes);
+            assert_eq!((id.tag(), id.counter()), (generator.tag, counter));
+        }
+    }
+
+    /// Yes to a live other member would reset its connections.
+    #[test]
+    fn only_this_member_and_inherited_generations_are_valid() {
+        let heirs = HeirSet::new();
+        let ours = generator(9, 4, &heirs);
+        let mut same = generator(9, 4, &heirs);
+        let mut neighbour = generator(9, 5, &heirs);
+        let mut predecessor = generator(8, 4, &heirs);
+        let dead = predecessor.generate_cid();
+
+        assert!(ours.validate(&same.generate_cid()).is_ok());
+        assert!(ours.validate(&neighbour.generate_cid()).is_err());
+        assert!(ours.validate(&dead).is_err());
+
+        heirs.extend([(
+            Generation(8),
+            Secret::from_bytes([1; 32]).reset_key(&BootId::from_bytes([2; 16]), Generation(8)),
+        )]);
+        assert!(ours.validate(&dead).is_ok(), "a set that grows reaches endpoints that already run");
+        assert!(ours.validate(&neighbour.generate_cid()).is_err());
+    }
+
+    #[test]
+    fn an_id_of_another_length_is_not_valid() {
+        let ours = generator(9, 4, &HeirSet::new());
+        for length in [0, 7, 9, 20] {
+            assert!(ours.validate(&quinn_proto::ConnectionId::new(&vec![0; length])).is_err(), "{length} bytes");
+        }
+    }
+}
