@@ -36,9 +36,11 @@ impl SourceHash {
             }
             IpAddr::V6(ip) => ip.segments().to_vec(),
         };
-        let factors = self.address.as_flattened();
-        let terms = halves.iter().zip(factors).chain([(&source.port(), &self.port)]);
-        mix(terms.fold(self.start, |sum, (half, factor)| sum.wrapping_add(u32::from(*half).wrapping_mul(*factor))))
+        let mut sum = self.start.wrapping_add(u32::from(source.port()).wrapping_mul(self.port));
+        for (half, factor) in halves.into_iter().zip(self.address.as_flattened()) {
+            sum = sum.wrapping_add(u32::from(half).wrapping_mul(*factor));
+        }
+        mix(sum)
     }
 
     /// A = hash of the source of this packet
