@@ -2,3 +2,6 @@
 //! reconfigured.
 
 pub mod core;
+pub mod sockets;
+pub mod steering;
+pub mod sys;

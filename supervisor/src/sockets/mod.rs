@@ -1,0 +1,1 @@
+//! The listening sockets of all generations.

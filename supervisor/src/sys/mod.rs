@@ -1,0 +1,7 @@
+//! The operating system's interfaces, one file each: the only place with `unsafe`. Only owned and borrowed descriptors
+//! cross it, and every descriptor is made close-on-exec.
+
+pub mod bpf;
+pub mod exec;
+pub mod pidfd;
+pub mod reap;
