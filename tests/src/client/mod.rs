@@ -1,0 +1,31 @@
+//! Clients: handshakes one after the other, echo sessions, and MoQ publishers and subscribers over two QUIC stacks.
+
+pub mod echo;
+pub mod handshake;
+pub mod media;
+pub mod native;
+pub mod webtransport;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The server name that clients ask for; generated certificates are for it.
+pub const SERVER_NAME: &str = "localhost";
+
+/// Where a client on this machine reaches a listener that is bound to `listener`: the loopback address of its family
+/// if it is bound to all addresses.
+#[must_use]
+pub fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
+}
+
+/// The address that a client binds to in order to talk to `server`: any port of the same family.
+#[must_use]
+pub fn local_for(server: SocketAddr) -> SocketAddr {
+    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    SocketAddr::new(any, 0)
+}
