@@ -26,7 +26,8 @@ impl Launch {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        let env = vec![("PATH".into(), path), ("RUST_LOG".into(), "info".into()), ("RUST_BACKTRACE".into(), "1".into())];
+        let env =
+            vec![("PATH".into(), path), ("RUST_LOG".into(), "info".into()), ("RUST_BACKTRACE".into(), "1".into())];
         Self { program: program.into(), args: Vec::new(), env, folder: None }
     }
 
@@ -91,7 +92,8 @@ impl Launch {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let start = std::time::Instant::now();
         let what = format!("{} {:?}", self.program.display(), self.args);
-        let output = wait::within(deadline, &what, command.output()).await?.with_context(|| format!("running {what}"))?;
+        let output =
+            wait::within(deadline, &what, command.output()).await?.with_context(|| format!("running {what}"))?;
         Ok(Output {
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

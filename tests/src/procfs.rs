@@ -37,7 +37,8 @@ pub fn socket_inodes(pid: u32) -> anyhow::Result<BTreeSet<u64>> {
 pub fn udp_inodes(pid: u32) -> anyhow::Result<BTreeSet<u64>> {
     let mut all = BTreeSet::new();
     for table in ["udp", "udp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).with_context(|| format!("{table} of {pid}"))?;
+        let text =
+            fs::read_to_string(format!("/proc/{pid}/net/{table}")).with_context(|| format!("{table} of {pid}"))?;
         // /proc/net/udp: the tenth column is the inode.
         all.extend(text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)?.parse::<u64>().ok()));
     }

@@ -64,7 +64,8 @@ impl Setup {
     pub fn start(self) -> anyhow::Result<Supervisor> {
         let control = self.folder.path().join("control.sock");
         let launch = self.launch.args([OsStr::new("--exec"), self.exec.as_os_str()]);
-        let launch = launch.args([OsStr::new("--control"), control.as_os_str(), OsStr::new("--")]).args(self.child_args);
+        let launch =
+            launch.args([OsStr::new("--control"), control.as_os_str(), OsStr::new("--")]).args(self.child_args);
         Ok(Supervisor { process: launch.start()?, control, folder: self.folder })
     }
 
@@ -142,7 +143,13 @@ impl Supervisor {
     /// The upgrade was denied, failed or was rolled back.
     pub async fn upgrade(&self) -> anyhow::Result<u32> {
         let output = self.command("upgrade", &[]).await?;
-        ensure!(output.status.success(), "upgrade ended with {}: {}{}", output.status, output.stderr, self.process.tail());
+        ensure!(
+            output.status.success(),
+            "upgrade ended with {}: {}{}",
+            output.status,
+            output.stderr,
+            self.process.tail()
+        );
         self.status().await?.active().map(|active| active.generation).context("after an upgrade one is active")
     }
 

@@ -1,8 +1,8 @@
 //! MoQ clients on `moq-tokio`, as today's applications use it: QUIC by noq, redialing by itself.
 
 use anyhow::Context as _;
-use moq_tokio::{Connection, Restart};
 use moq_net::origin;
+use moq_tokio::{Connection, Restart};
 use std::net::SocketAddr;
 use url::Url;
 

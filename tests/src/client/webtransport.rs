@@ -59,7 +59,8 @@ impl Session {
         let versions = Versions::default();
         let offered = versions.alpns().into_iter().map(str::to_owned);
         let request = ConnectRequest::new(url).with_protocols(offered);
-        let transport = web_transport_quinn::Session::connect(connection.clone(), request).await.context("WebTransport")?;
+        let transport =
+            web_transport_quinn::Session::connect(connection.clone(), request).await.context("WebTransport")?;
         let mut client = moq_net::Client::new().with_versions(versions);
         if let Some(origin) = &media.publish {
             client = client.with_publisher(origin);
