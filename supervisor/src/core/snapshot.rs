@@ -1,6 +1,9 @@
 //! What `status` and the service manager are shown.
 
 use super::event::ExitStatus;
+use super::generation::{Channel, Child, Escalation, State};
+use super::time::Time;
+use super::{Attempt, Core, Health, Holder, Phase, Stage};
 use protocol::message::{Generation, Stats};
 use std::time::Duration;
 
@@ -141,4 +144,119 @@ pub struct FailureView {
     pub reason: String,
     /// How its process ended, if that is what it failed by.
     pub status: Option<ExitStatus>,
+}
+
+impl Core {
+    /// What there is to show.
+    #[must_use]
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        Snapshot {
+            phase: self.phase_view(now),
+            active: match &self.phase {
+                Phase::Serving { active, .. } => Some(*active),
+                Phase::Down { holder, .. } => match holder {
+                    Holder::Dead { generation, .. } | Holder::StandIn { generation } => Some(*generation),
+                    Holder::Nobody => None,
+                },
+                Phase::Leaving => {
+                    self.children.iter().find(|(_, child)| child.state == State::Active).map(|(active, _)| *active)
+                }
+                Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Ended => None,
+            },
+            generations: self.children.iter().map(|(generation, child)| child.view(*generation, now)).collect(),
+            upgrade: self.upgrade_view(now),
+            queued: self.queued.is_some(),
+            last_failure: self.last_failure.clone(),
+            gro: self.gro,
+        }
+    }
+
+    fn phase_view(&self, now: Time) -> PhaseView {
+        match &self.phase {
+            Phase::Idle => PhaseView::Idle,
+            Phase::First { .. } => PhaseView::Starting,
+            Phase::Serving { .. } => PhaseView::Serving,
+            Phase::Down { holder, respawn } => PhaseView::Failed {
+                attempts: respawn.failed,
+                next: match respawn.step {
+                    Attempt::Waiting { at } => Some(now.until(at)),
+                    Attempt::Running { .. } => None,
+                },
+                stand_in: match holder {
+                    Holder::StandIn { generation } => Some(*generation),
+                    Holder::Dead { .. } | Holder::Nobody => None,
+                },
+            },
+            Phase::Stopping { .. } => PhaseView::Stopping,
+            Phase::Leaving => PhaseView::Leaving,
+            Phase::Ended => PhaseView::Ended,
+        }
+    }
+
+    fn upgrade_view(&self, now: Time) -> Option<UpgradeView> {
+        let starting = |generation: Generation| {
+            let child = self.children.get(&generation);
+            let ready = child.is_some_and(|child| child.state == State::Ready);
+            UpgradeView {
+                generation: Some(generation),
+                stage: if ready { StageView::Switching } else { StageView::Starting },
+                left: child.and_then(Child::deadline).map(|deadline| now.until(deadline)),
+            }
+        };
+        match &self.phase {
+            Phase::First { generation } => Some(starting(*generation)),
+            Phase::Serving { active, upgrade } => upgrade.as_ref().map(|upgrade| match &upgrade.stage {
+                Stage::Room => UpgradeView { generation: None, stage: StageView::MakingRoom, left: None },
+                Stage::Checking { generation, deadline } => UpgradeView {
+                    generation: Some(*generation),
+                    stage: StageView::Checking,
+                    left: Some(now.until(*deadline)),
+                },
+                Stage::Starting { generation } => starting(*generation),
+                Stage::Probation { commit_at, give_up_at, health } => UpgradeView {
+                    generation: Some(*active),
+                    stage: StageView::Probation,
+                    left: Some(now.until(match health {
+                        Health::Unprobed | Health::Well => *commit_at,
+                        Health::Waiting | Health::Failing(_) => *give_up_at,
+                    })),
+                },
+            }),
+            Phase::Down { respawn, .. } => respawn.running().map(starting),
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => None,
+        }
+    }
+}
+
+impl Child {
+    fn view(&self, generation: Generation, now: Time) -> GenerationView {
+        let until = |moment: &Time| Some(now.until(*moment));
+        let (state, left) = match &self.state {
+            State::Starting { deadline, .. } => (StateView::Starting, until(deadline)),
+            State::Ready => (StateView::Ready, None),
+            State::Active => (StateView::Active, None),
+            State::Standby => (StateView::Standby, None),
+            State::Draining { .. } => (StateView::Draining, self.drain_left(now)),
+            State::Ending { escalation, .. } => match escalation {
+                Escalation::Expected { kill_at } | Escalation::Terminated { kill_at } => {
+                    (StateView::Ending, until(kill_at))
+                }
+                Escalation::Killed => (StateView::Ending, None),
+            },
+        };
+        GenerationView {
+            generation,
+            state,
+            pid: self.pid,
+            program: self.about.as_ref().map(|about| about.program.clone()),
+            version: self.about.as_ref().map(|about| about.version.clone()),
+            stats: self.stats.clone(),
+            left,
+            unhealthy: self.unhealthy.clone(),
+            unreachable: match self.channel {
+                Channel::Lost { .. } => true,
+                Channel::Open | Channel::Garbled => false,
+            },
+        }
+    }
 }

@@ -30,4 +30,9 @@ impl Time {
     pub const fn until(self, later: Self) -> Duration {
         later.0.saturating_sub(self.0)
     }
+
+    /// The same moment for a driver whose epoch is `now`; the epoch, when it has passed.
+    pub(super) const fn rebased(self, now: Self) -> Self {
+        Self(now.until(self))
+    }
 }

@@ -1,0 +1,119 @@
+//! When a crashed generation is started again.
+
+use super::time::Time;
+use std::time::Duration;
+
+/// The delay after the second failure in a row; it doubles with each further one.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The longest delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// As long as this in the active role, and the next failure counts as the first.
+const STABLE: Duration = Duration::from_secs(60);
+/// So many doublings are beyond the longest delay.
+const TOP_LEVEL: u32 = 10;
+
+/// At once, then exponential with jitter and a cap.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Backoff {
+    /// Failures in a row, up to [`TOP_LEVEL`].
+    level: u32,
+    /// When the generation that became active last has proven itself.
+    stable_at: Option<Time>,
+    jitter: Jitter,
+}
+
+impl Backoff {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { level: 0, stable_at: None, jitter: Jitter(seed) }
+    }
+
+    /// Notes that a generation became active.
+    pub(super) fn activated(&mut self, now: Time) {
+        self.stable_at = Some(now.after(STABLE));
+    }
+
+    /// Notes a failure, and says how long to wait before the next start: zero, then from the upper half of 100 ms,
+    /// 200 ms and so on to 30 s.
+    pub(super) fn failed(&mut self, now: Time) -> Duration {
+        if self.stable_at.take().is_some_and(|stable| stable <= now) {
+            self.level = 0;
+        }
+        let level = self.level;
+        self.level = (level + 1).min(TOP_LEVEL);
+        let Some(doublings) = level.checked_sub(1) else { return Duration::ZERO };
+        let longest = FIRST_DELAY.saturating_mul(1 << doublings).min(LONGEST_DELAY);
+        longest / 2 + self.jitter.up_to(longest / 2)
+    }
+
+    /// Moves what lies in the future as if the present were the epoch, and forgets where the jitter is.
+    pub(super) fn rebase(&mut self, now: Time) {
+        self.stable_at = self.stable_at.map(|stable| stable.rebased(now));
+        self.jitter = Jitter(0);
+    }
+}
+
+/// SplitMix64: delays need to differ between hosts, not to be unpredictable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Jitter(u64);
+
+impl Jitter {
+    /// Anything from zero to `longest`, in whole milliseconds.
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let steps = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX - 1);
+        Duration::from_millis(mixed % (steps + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(count: usize) -> Vec<Duration> {
+        let mut backoff = Backoff::new(7);
+        (0..count).map(|_| backoff.failed(Time::default())).collect()
+    }
+
+    #[test]
+    fn the_first_respawn_is_at_once_and_the_next_ones_double() {
+        let delays = delays(6);
+        assert_eq!(delays[0], Duration::ZERO);
+        for (delay, longest) in delays[1..].iter().zip([100, 200, 400, 800, 1600]) {
+            let longest = Duration::from_millis(longest);
+            assert!(*delay >= longest / 2 && *delay <= longest, "{delay:?} of {longest:?}");
+        }
+    }
+
+    #[test]
+    fn delays_end_at_thirty_seconds() {
+        let delays = delays(100);
+        assert!(delays.iter().all(|delay| *delay <= LONGEST_DELAY));
+        assert!(delays[20..].iter().all(|delay| *delay >= LONGEST_DELAY / 2));
+    }
+
+    #[test]
+    fn delays_differ_between_seeds() {
+        let delay = |seed| {
+            let mut backoff = Backoff::new(seed);
+            (0..5).map(|_| backoff.failed(Time::default())).last()
+        };
+        assert_ne!(delay(1), delay(2));
+        assert_eq!(delay(1), delay(1));
+    }
+
+    #[test]
+    fn a_stable_minute_resets_and_less_does_not() {
+        let mut backoff = Backoff::new(7);
+        for _ in 0..8 {
+            backoff.failed(Time::default());
+        }
+        backoff.activated(Time::default());
+        assert!(backoff.failed(Time::default().after(STABLE - Duration::from_millis(1))) > Duration::ZERO);
+        backoff.activated(Time::default());
+        assert_eq!(backoff.failed(Time::default().after(STABLE)), Duration::ZERO);
+    }
+}
