@@ -2,6 +2,7 @@
 //! 32-bit slots M\[\], loads from the packet in network byte order, jumps forward only (linux/filter.h, and
 //! Documentation/networking/filter.rst in the kernel's tree).
 
+use super::interpreter::{self, CheckError};
 use std::fmt;
 
 /// One instruction, as `struct sock_filter` of linux/filter.h.
@@ -26,6 +27,16 @@ impl Program {
     #[must_use]
     pub fn insns(&self) -> &[Insn] {
         &self.0
+    }
+}
+
+/// For programs of another make, which a measurement or a fuzzer wants attached.
+impl TryFrom<Vec<Insn>> for Program {
+    type Error = CheckError;
+
+    fn try_from(insns: Vec<Insn>) -> Result<Self, CheckError> {
+        interpreter::check(&insns)?;
+        Ok(Self(insns))
     }
 }
 
@@ -97,16 +108,6 @@ impl Assembler {
     /// A = four bytes of the packet
     pub(super) fn word(&mut self, offset: u32) {
         self.push(LD | W | ABS, offset);
-    }
-
-    /// X = 4 × the low four bits of one byte of the packet (made for the length of an IPv4 header)
-    pub(super) fn quadruple_nibble_to_x(&mut self, offset: u32) {
-        self.push(LDX | B | MSH, offset);
-    }
-
-    /// A = k
-    pub(super) fn constant(&mut self, k: u32) {
-        self.push(LD | W | IMM, k);
     }
 
     /// A = M[slot]
@@ -252,7 +253,6 @@ pub(super) const ABS: u16 = 0x20;
 pub(super) const IND: u16 = 0x40;
 pub(super) const MEM: u16 = 0x60;
 pub(super) const LEN: u16 = 0x80;
-pub(super) const MSH: u16 = 0xa0;
 
 pub(super) const ADD: u16 = 0x00;
 pub(super) const SUB: u16 = 0x10;
@@ -261,6 +261,7 @@ pub(super) const OR: u16 = 0x40;
 pub(super) const AND: u16 = 0x50;
 pub(super) const LSH: u16 = 0x60;
 pub(super) const RSH: u16 = 0x70;
+pub(super) const MOD: u16 = 0x90;
 pub(super) const XOR: u16 = 0xa0;
 
 pub(super) const JA: u16 = 0x00;

@@ -2,7 +2,7 @@
 //! [`run`] does what it does. For tests and fuzzing, which thereby need no socket.
 
 use super::asm::{
-    ABS, ADD, ALU, AND, B, FROM_X, H, IMM, IND, Insn, JA, JEQ, JGE, JGT, JMP, JSET, LD, LDX, LEN, LSH, MEM, MISC, MSH,
+    ABS, ADD, ALU, AND, B, FROM_X, H, IMM, IND, Insn, JA, JEQ, JGE, JGT, JMP, JSET, LD, LDX, LEN, LSH, MEM, MISC, MOD,
     MUL, NETWORK, OR, RET, RET_A, RSH, ST, SUB, TAX, TXA, W, XOR,
 };
 
@@ -24,7 +24,7 @@ pub enum CheckError {
         /// Which.
         code: u16,
     },
-    /// A shift by 32 or more, or a slot beyond the sixteenth.
+    /// A shift by 32 or more, a division by 0, or a slot beyond the sixteenth.
     #[error("operand {k} out of range at {at}")]
     Operand {
         /// Where.
@@ -64,13 +64,14 @@ pub fn check(program: &[Insn]) -> Result<(), CheckError> {
 }
 
 fn check_insn(at: usize, insn: &Insn) -> Result<(), CheckError> {
-    let limit = match insn.code {
-        code if code == LD | W | MEM || code == LDX | W | MEM || code == ST => SLOTS,
-        code if code == ALU | LSH || code == ALU | RSH => 32,
-        code if KNOWN.contains(&code) => return Ok(()),
+    let valid = match insn.code {
+        code if code == LD | W | MEM || code == LDX | W | MEM || code == ST => (insn.k as usize) < SLOTS,
+        code if code == ALU | LSH || code == ALU | RSH => insn.k < 32,
+        code if code == ALU | MOD => insn.k != 0,
+        code if KNOWN.contains(&code) => true,
         code => return Err(CheckError::Unknown { at, code }),
     };
-    if (insn.k as usize) < limit { Ok(()) } else { Err(CheckError::Operand { at, k: insn.k }) }
+    if valid { Ok(()) } else { Err(CheckError::Operand { at, k: insn.k }) }
 }
 
 /// How far an instruction may jump, beyond the next one.
@@ -121,7 +122,6 @@ pub fn run(program: &[Insn], payload: &[u8], network: &[u8]) -> u32 {
                     MEM => slots.get(k as usize).copied(),
                     ABS => load(k, size(code)),
                     IND => load(k.wrapping_add(x), size(code)),
-                    MSH => load(k, 1).map(|byte| (byte & 0xf) << 2),
                     _ => None,
                 };
                 // A load past the end ends the program with 0.
@@ -177,6 +177,7 @@ fn alu(operation: u16, a: u32, by: u32) -> u32 {
         AND => a & by,
         LSH => a << (by & 31),
         RSH => a >> (by & 31),
+        MOD => a % by.max(1),
         _ => a ^ by,
     }
 }
@@ -197,7 +198,7 @@ const MODE: u16 = 0xe0;
 const OPERATION: u16 = 0xf0;
 
 /// What the assembler emits, but for those with an operand to check.
-const KNOWN: [u16; 32] = [
+const KNOWN: [u16; 31] = [
     LD | W | IMM,
     LD | W | LEN,
     LD | W | ABS,
@@ -206,7 +207,6 @@ const KNOWN: [u16; 32] = [
     LD | W | IND,
     LD | H | IND,
     LD | B | IND,
-    LDX | B | MSH,
     ALU | ADD,
     ALU | SUB,
     ALU | MUL,

@@ -45,34 +45,43 @@ impl SourceHash {
 
     /// A = hash of the source of this packet
     pub(super) fn assemble(&self, asm: &mut Assembler) {
-        // The version of the IP header decides: a dual-stack socket gets both.
-        asm.constant(self.start);
-        asm.store(SUM);
+        // The version in the IP header decides: a dual-stack socket gets both.
         asm.byte(NETWORK);
+        asm.store(FIRST_BYTE);
         asm.shift_right(4);
         let v6 = asm.jump_unless(Test::Is(4));
 
-        // IPv4: the source address, and the port behind a header of 4 × IHL bytes (it may have options).
+        // IPv4: the port behind a header of 4 × IHL bytes (it may have options), and the source address. X is set by
+        // hand, since each load from the IP header is a call in the kernel.
+        asm.load(FIRST_BYTE);
+        asm.and(By::K(0x0f));
+        asm.shift_left(2);
+        asm.a_to_x();
+        asm.half_after_x(NETWORK);
+        self.begin_with_port(asm);
         asm.word(NETWORK + 12);
         add_word(asm, self.address[0]);
-        asm.quadruple_nibble_to_x(NETWORK);
-        asm.half_after_x(NETWORK);
-        let port = asm.jump();
+        let mixed = asm.jump();
 
-        // IPv6: the source address, and the port behind the fixed header. Behind an extension header these two bytes
+        // IPv6: the port behind the fixed header, and the source address. Behind an extension header these two bytes
         // are not the port, but still the same for every packet of one client socket.
         asm.land([v6]);
-        for (offset, numbers) in (8..24).step_by(4).zip(self.address) {
-            asm.word(NETWORK + offset);
-            add_word(asm, numbers);
-        }
         asm.half(NETWORK + 40);
+        self.begin_with_port(asm);
+        for (offset, factors) in (8..24).step_by(4).zip(self.address) {
+            asm.word(NETWORK + offset);
+            add_word(asm, factors);
+        }
 
-        asm.land([port]);
-        asm.mul(By::K(self.port));
-        asm.load_x(SUM);
-        asm.add(By::X);
+        asm.land([mixed]);
         assemble_mix(asm);
+    }
+
+    /// SUM = start + A × port
+    fn begin_with_port(&self, asm: &mut Assembler) {
+        asm.mul(By::K(self.port));
+        asm.add(By::K(self.start));
+        asm.store(SUM);
     }
 }
 
@@ -84,7 +93,7 @@ fn secret_pair(cipher: &Cipher, index: u8) -> [u32; 2] {
     [block.tag().get() << TAG_SHIFT | (counter >> 32) as u32, counter as u32]
 }
 
-/// SUM += upper half of A × the first number + lower half of A × the second
+/// A = SUM += upper half of A × the first factor + lower half of A × the second
 fn add_word(asm: &mut Assembler, [upper, lower]: [u32; 2]) {
     asm.store(WORD);
     asm.shift_right(16);
@@ -129,3 +138,4 @@ const LAST_SHIFT: u32 = 16;
 
 const SUM: Slot = Slot(0);
 const WORD: Slot = Slot(1);
+const FIRST_BYTE: Slot = Slot(2);
