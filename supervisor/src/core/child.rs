@@ -41,9 +41,17 @@ impl Core {
         }
     }
 
-    pub(super) fn adopt_failed(&mut self, now: Time, generation: Generation, error: String, out: &mut Vec<Action>) {
+    pub(super) fn adopt_failed(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        error: String,
+        status: u8,
+        out: &mut Vec<Action>,
+    ) {
         if let Some(Step::Adopting) = self.step(generation) {
-            self.refuse(now, generation, error, out);
+            let failure = Failure { verdict: Verdict::Status(status), ..Failure::not_ready(error) };
+            self.refuse(now, generation, failure, out);
         }
     }
 
@@ -88,7 +96,7 @@ impl Core {
                 "it speaks the child protocol {min} to {max}, this supervisor {} to {}: upgrade the other of the two",
                 ours.min, ours.max
             );
-            self.refuse(now, generation, error, out);
+            self.refuse(now, generation, Failure::not_ready(error), out);
             return;
         };
         let (takes_over, flush) = match &self.phase {
@@ -126,10 +134,10 @@ impl Core {
     }
 
     /// Tells a child that what it asks for can't be had.
-    fn refuse(&mut self, now: Time, generation: Generation, error: String, out: &mut Vec<Action>) {
-        self.tell(generation, ToChild::Refused { error: error.clone() }, out);
+    fn refuse(&mut self, now: Time, generation: Generation, failure: Failure, out: &mut Vec<Action>) {
+        self.tell(generation, ToChild::Refused { error: failure.reason.clone() }, out);
         self.end(now, generation, End::Wait, out);
-        self.candidate_failed(now, generation, Failure::not_ready(error), out);
+        self.candidate_failed(now, generation, failure, out);
     }
 
     fn more_time(&mut self, now: Time, generation: Generation, more: Duration) {

@@ -106,6 +106,8 @@ pub enum Event {
         generation: Generation,
         /// One line for the operator.
         error: String,
+        /// What the supervisor ends with if it is the first generation: one of [`protocol::exit`].
+        status: u8,
     },
     /// [`Action::Steer`] is in force on every group. Each `Steer` is answered by `Steered` or `SteerFailed`, so that
     /// nobody takes a role that the kernel does not know of.

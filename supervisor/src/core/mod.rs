@@ -104,7 +104,9 @@ impl Core {
             Event::Spawned { generation, pid } => self.spawned(generation, pid, out),
             Event::SpawnFailed { generation, error } => self.spawn_failed(now, generation, error, out),
             Event::Adopted { generation } => self.adopted(generation),
-            Event::AdoptFailed { generation, error } => self.adopt_failed(now, generation, error, out),
+            Event::AdoptFailed { generation, error, status } => {
+                self.adopt_failed(now, generation, error, status, out);
+            }
             Event::Steered { active } => self.steered(now, active, out),
             Event::SteerFailed { active, error } => self.steer_failed(now, active, error, out),
             Event::Message { generation, message } => self.message(now, generation, message, out),
