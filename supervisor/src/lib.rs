@@ -1,7 +1,10 @@
 //! `moq-supervise` keeps a MoQ relay reachable while the relay underneath is upgraded, rolled back, crashes or is
 //! reconfigured.
 
+pub mod cli;
+pub mod control;
 pub mod core;
+pub mod driver;
 pub mod sockets;
 pub mod steering;
 pub mod sys;

@@ -1,2 +1,7 @@
-//! The supervisor.
-fn main() {}
+//! The supervisor's program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    supervisor::cli::main()
+}

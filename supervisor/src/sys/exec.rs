@@ -116,6 +116,9 @@ fn open_at_exec(fd: RawFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use nix::fcntl::{FcntlArg, fcntl};
+    use std::io::Write as _;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
 
     #[test]
     fn a_child_gets_default_signals_and_one_descriptor() {
@@ -150,6 +153,6 @@ mod tests {
         let name = CString::new(path.as_os_str().as_bytes()).expect("no NUL");
         let mut command = Command::new(&path);
         execute(&mut command, Image::new(name.clone(), vec![name], Vec::new()));
-        assert_eq!(command.spawn().expect_err("refused").raw_os_error(), Some(libc::ENOEXEC));
+        assert_eq!(command.status().expect_err("refused").raw_os_error(), Some(libc::ENOEXEC));
     }
 }

@@ -2,6 +2,9 @@
 //! cross it, and every descriptor is made close-on-exec.
 
 pub mod bpf;
+pub mod ethtool;
 pub mod exec;
 pub mod pidfd;
 pub mod reap;
+pub mod sock_diag;
+pub mod watch;

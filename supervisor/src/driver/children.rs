@@ -1,0 +1,114 @@
+//! The live generations' processes, by number.
+
+use super::link::{Heard, Link};
+use crate::core::Kill;
+use crate::sys::pidfd::{Pidfd, kill_group};
+use protocol::message::{Generation, ToChild};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+/// One process, from its start to its retirement.
+#[derive(Debug)]
+pub(super) struct Child {
+    pid: u32,
+    /// `None` once it has been reaped: its number may be another's.
+    process: Option<Pidfd>,
+    link: Link,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Children {
+    by_generation: BTreeMap<Generation, Child>,
+    /// Who was heard last; the next ones come first, so that one that talks without pause keeps nobody waiting.
+    last: Option<Generation>,
+}
+
+impl Children {
+    /// Takes in a new one.
+    pub(super) fn insert(&mut self, generation: Generation, pid: u32, pidfd: Pidfd, link: Link) {
+        self.by_generation.insert(generation, Child { pid, process: Some(pidfd), link });
+    }
+
+    /// Forgets one and closes its channel.
+    pub(super) fn remove(&mut self, generation: Generation) {
+        self.by_generation.remove(&generation);
+    }
+
+    /// Sends to one.
+    ///
+    /// # Errors
+    /// One line for the operator when it will never get it.
+    pub(super) fn send(
+        &mut self,
+        generation: Generation,
+        message: ToChild,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), String> {
+        match self.by_generation.get_mut(&generation) {
+            Some(child) => child.link.send(message, fds),
+            None => Err("it has no channel".to_owned()),
+        }
+    }
+
+    /// Signals one that still runs. Errors mean that it has just ended.
+    pub(super) fn kill(&self, generation: Generation, how: Kill) {
+        let Some(Child { pid, process: Some(process), .. }) = self.by_generation.get(&generation) else { return };
+        match how {
+            Kill::Term => drop(process.send_signal(libc::SIGTERM)),
+            Kill::Group => {
+                drop(kill_group(*pid, libc::SIGKILL));
+                drop(process.send_signal(libc::SIGKILL));
+            }
+        }
+    }
+
+    /// Passes a signal on to every process that runs, and to nothing that it started.
+    pub(super) fn signal(&self, signal: i32) {
+        for process in self.by_generation.values().filter_map(|child| child.process.as_ref()) {
+            drop(process.send_signal(signal));
+        }
+    }
+
+    /// It has been reaped. What it said before comes first.
+    pub(super) fn ended(&mut self, generation: Generation) -> Vec<Heard> {
+        let Some(child) = self.by_generation.get_mut(&generation) else { return Vec::new() };
+        child.process = None;
+        child.link.last_words()
+    }
+
+    /// The next thing that any of them says. Safe to cancel; pending while there are none.
+    pub(super) async fn hear(&mut self) -> (Generation, Heard) {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Generation, Heard)> {
+        let last = self.last.unwrap_or(Generation(0));
+        let after = self.by_generation.range_mut((Excluded(last), Unbounded));
+        if let Poll::Ready(heard) = first(after, cx) {
+            self.last = Some(heard.0);
+            return Poll::Ready(heard);
+        }
+        let before = self.by_generation.range_mut(..=last);
+        let heard = first(before, cx);
+        if let Poll::Ready((generation, _)) = &heard {
+            self.last = Some(*generation);
+        }
+        heard
+    }
+}
+
+fn first<'a>(
+    children: impl Iterator<Item = (&'a Generation, &'a mut Child)>,
+    cx: &mut Context<'_>,
+) -> Poll<(Generation, Heard)> {
+    for (generation, child) in children {
+        if let Poll::Ready(heard) = child.link.poll(cx) {
+            return Poll::Ready((*generation, heard));
+        }
+    }
+    Poll::Pending
+}

@@ -1,0 +1,113 @@
+//! `--check-command` before an upgrade, and the health probes of a probation. Each runs in a task of its own, bounded in
+//! time, and reports an event.
+
+use super::reap::Reaper;
+use super::spawn;
+use crate::cli::{Health, HealthUrl};
+use crate::core::{Event, ExitStatus};
+use crate::sys::pidfd::kill_group;
+use hyper::header::HOST;
+use hyper_util::rt::TokioIo;
+use protocol::message::Generation;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// From one probe's start to the next.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// No answer by then is a failure. Three in a row are over before the default probation is.
+const PROBE_LIMIT: Duration = Duration::from_millis(500);
+
+/// What runs in the background; ends when dropped, with its process.
+#[derive(Debug)]
+pub(super) struct Background(JoinHandle<()>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Runs the check once; [`Event::Checked`] says how it ended.
+pub(super) fn check(
+    command: String,
+    limit: Duration,
+    generation: Generation,
+    reaper: Reaper,
+    events: mpsc::Sender<Event>,
+) -> Background {
+    Background(tokio::spawn(async move {
+        let result = run(&command, limit, &reaper).await.map_err(|why| format!("--check-command {why}"));
+        // The loop has ended: nobody asks any more.
+        let _ = events.send(Event::Checked { generation, result }).await;
+    }))
+}
+
+/// Probes until dropped; each [`Event::Probed`] says what one probe found.
+pub(super) fn probe(health: Health, generation: Generation, reaper: Reaper, events: mpsc::Sender<Event>) -> Background {
+    Background(tokio::spawn(async move {
+        let mut due = interval(PROBE_INTERVAL);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            due.tick().await;
+            let result = match &health {
+                Health::Command(command) => {
+                    run(command, PROBE_LIMIT, &reaper).await.map_err(|why| format!("--health-command {why}"))
+                }
+                Health::Url(url) => match timeout(PROBE_LIMIT, get(url)).await {
+                    Ok(result) => result.map_err(|why| format!("--health-url {why}")),
+                    Err(_) => Err(format!("--health-url gave no answer within {} ms", PROBE_LIMIT.as_millis())),
+                },
+            };
+            if events.send(Event::Probed { generation, result }).await.is_err() {
+                return;
+            }
+        }
+    }))
+}
+
+/// Runs a command until it ends or is killed.
+async fn run(command: &str, limit: Duration, reaper: &Reaper) -> Result<(), String> {
+    let spawned = spawn::shell(command).map_err(|error| format!("can't be run: {error}"))?;
+    let mut process = Process { pid: spawned.pid, end: reaper.command(spawned.pid) };
+    match timeout(limit, &mut process.end).await {
+        Ok(Ok(ExitStatus::Code(0))) => Ok(()),
+        Ok(Ok(ExitStatus::Code(code))) => Err(format!("ended with status {code}")),
+        Ok(Ok(ExitStatus::Signal(signal))) => Err(format!("was ended by signal {signal}")),
+        Ok(Ok(ExitStatus::Unknown) | Err(_)) => Err("ended, the kernel does not say how".to_owned()),
+        Err(_) => Err(format!("did not end within {} ms and was killed", limit.as_millis())),
+    }
+}
+
+/// A running command; killed when nobody waits for it any more.
+struct Process {
+    pid: u32,
+    end: oneshot::Receiver<ExitStatus>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Still unreaped, so the number is its own: reaping and this run on the same thread, and reaping fills the
+        // channel in the same step.
+        if matches!(self.end.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
+            let _ = kill_group(self.pid, libc::SIGKILL);
+        }
+    }
+}
+
+async fn get(url: &HealthUrl) -> Result<(), String> {
+    let stream = TcpStream::connect((url.host.as_str(), url.port)).await;
+    let stream = stream.map_err(|error| format!("can't connect to {}: {error}", url.authority))?;
+    let broken = |error: hyper::Error| format!("broke off: {error}");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let request = hyper::Request::get(&url.path).header(HOST, &url.authority).body(String::new());
+    let request = request.map_err(|error| format!("can't be asked: {error}"))?;
+    let status = tokio::select! {
+        biased;
+        response = sender.send_request(request) => response.map_err(broken)?.status(),
+        ended = connection => return Err(ended.err().map_or_else(|| "closed without an answer".to_owned(), broken)),
+    };
+    if status.is_success() { Ok(()) } else { Err(format!("answered {status}")) }
+}

@@ -1,0 +1,211 @@
+//! Performing what the core orders.
+
+use super::adopt;
+use super::link::Link;
+use super::spawn::{self, Started};
+use super::{Driver, commands};
+use crate::core::{Action, Event, Note, SpawnError, Steering};
+use protocol::channel::{Channel, sealed_memfd};
+use protocol::cid::Cipher;
+use protocol::exit;
+use protocol::keys::BootId;
+use protocol::message::{Adopt, DrainSettings, Generation, ToChild, Wanted};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Why a child did not get its sockets.
+struct NotAdopted {
+    /// One line for the operator.
+    error: String,
+    /// What a first generation's failure by this ends the supervisor with.
+    status: u8,
+}
+
+impl Driver {
+    /// Performs one order. What comes of it is told to the core after the orders that were given with it.
+    pub(super) fn perform(&mut self, action: Action) {
+        match action {
+            Action::Check { generation } => self.check(generation),
+            Action::StopCheck { generation } => drop(self.check.take_if(|(running, _)| *running == generation)),
+            Action::Rekey => self.rekey(),
+            Action::Spawn { generation } => {
+                let event = match self.spawn(generation) {
+                    Ok(pid) => Event::Spawned { generation, pid },
+                    Err(error) => Event::SpawnFailed { generation, error },
+                };
+                self.events.push_back(event);
+            }
+            Action::Adopt { generation, wanted, protocol, gro, older_live, takes_over, flush } => {
+                let head = self.adopt_head(generation, protocol, gro, older_live);
+                let event = match self.adopt(head, &wanted, takes_over, flush) {
+                    Ok(()) => Event::Adopted { generation },
+                    Err(NotAdopted { error, status }) => Event::AdoptFailed { generation, error, status },
+                };
+                self.events.push_back(event);
+            }
+            Action::Send { generation, message } => self.send(generation, message),
+            Action::Gro { on } => self.gro(on),
+            Action::Steer(steering) => self.steer(&steering),
+            Action::Kill { generation, how } => self.children.kill(generation, how),
+            Action::Retire { generation } => {
+                self.children.remove(generation);
+                for warning in self.table.retire(generation) {
+                    tracing::warn!("{warning}");
+                }
+            }
+            Action::Probe { generation } => {
+                let Some(health) = self.config.health.clone() else { return };
+                self.probe = Some(commands::probe(health, generation, self.reaper.clone(), self.results.0.clone()));
+            }
+            Action::StopProbe => self.probe = None,
+            Action::Reply { to, outcome } => {
+                if let Some(waiter) = self.waiters.remove(&to) {
+                    // A client that has gone needs no answer.
+                    let _ = waiter.send(outcome.into());
+                }
+            }
+            Action::Note(note) => self.note(note),
+            Action::Exit { status } => self.exit = Some(status),
+        }
+    }
+
+    fn check(&mut self, generation: Generation) {
+        let Some(command) = self.config.check.clone() else {
+            return self.events.push_back(Event::Checked { generation, result: Ok(()) });
+        };
+        let limit = self.config.settings.ready_timeout;
+        let running = commands::check(command, limit, generation, self.reaper.clone(), self.results.0.clone());
+        self.check = Some((generation, running));
+    }
+
+    /// All numbers begin again, so the key that hides them in connection IDs must be another.
+    fn rekey(&mut self) {
+        match BootId::random() {
+            Ok(boot) => {
+                self.boot = boot;
+                self.table.rekey(Cipher::new(&self.config.secret.cid_key(&boot)));
+            }
+            // Numbers would repeat under the old key.
+            Err(error) => {
+                tracing::error!("the kernel gives no random numbers: {error}");
+                self.exit = Some(exit::FAILURE);
+            }
+        }
+    }
+
+    fn spawn(&mut self, generation: Generation) -> Result<u32, SpawnError> {
+        let other = |error: io::Error| SpawnError::Other(format!("the channel can't be made: {error}"));
+        let (ours, theirs) = Channel::pair().map_err(other)?;
+        let link = Link::new(ours).map_err(other)?;
+        let Started { process, file } = spawn::generation(&self.config.program, &self.config.args, theirs.into())?;
+        tracing::info!("generation {generation}: process {}, {}", process.pid, file.display());
+        self.reaper.generation(process.pid, generation);
+        self.children.insert(generation, process.pid, process.pidfd, link);
+        Ok(process.pid)
+    }
+
+    fn steer(&mut self, steering: &Steering) {
+        let active = steering.active;
+        // Steering beside a generation that still merges datagrams would hand one client's packets to another's process.
+        let steered = match self.gro_error.take() {
+            Some(error) => Err(error),
+            None => self.table.steer(steering).map_err(|error| error.to_string()),
+        };
+        self.events.push_back(match steered {
+            Ok(()) => Event::Steered { active },
+            Err(error) => Event::SteerFailed { active, error },
+        });
+    }
+
+    fn gro(&mut self, on: bool) {
+        self.gro_error = match self.table.gro(on) {
+            Ok(()) => None,
+            // Slower, and safe.
+            Err(error) if on => {
+                tracing::warn!("{error}");
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+    }
+
+    fn adopt_head(&self, generation: Generation, protocol: u32, gro: bool, older_live: bool) -> Adopt {
+        let timeout_ms = u64::try_from(self.config.settings.drain_timeout.as_millis()).unwrap_or(u64::MAX);
+        Adopt {
+            protocol,
+            generation,
+            kept: Vec::new(),
+            sockets: Vec::new(),
+            gro,
+            drain: DrainSettings { timeout_ms, spread_ms: None },
+            older_live,
+            more: false,
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        head: Adopt,
+        wanted: &[Wanted],
+        takes_over: Option<Generation>,
+        flush: bool,
+    ) -> Result<(), NotAdopted> {
+        let generation = head.generation;
+        let (kept, secrets) = self.secrets(generation).map_err(|error| NotAdopted {
+            error: format!("the keys can't be handed over: {error}"),
+            status: exit::FAILURE,
+        })?;
+        let granted = self.table.grant(generation, wanted, takes_over, flush);
+        let granted = granted.map_err(|error| NotAdopted { error: error.to_string(), status: error.exit_status() })?;
+        for warning in granted.warnings {
+            tracing::warn!("generation {generation}: {warning}");
+        }
+        let secrets = secrets.iter().map(AsFd::as_fd).collect();
+        for part in adopt::split(Adopt { kept, ..head }, secrets, granted.listeners) {
+            let sent = self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds);
+            sent.map_err(|error| NotAdopted { error, status: exit::NOT_READY })?;
+        }
+        Ok(())
+    }
+
+    /// The names of what is kept, and the memfds beside the first `adopt`: the keys, then one per name.
+    fn secrets(&self, generation: Generation) -> io::Result<(Vec<String>, Vec<OwnedFd>)> {
+        let keys = self.config.secret.child_keys(&self.boot, generation);
+        let (names, kept) = self.kept.memfds()?;
+        let mut memfds = vec![sealed_memfd("moq-supervise-keys", &keys.to_bytes())?];
+        memfds.extend(kept);
+        Ok((names, memfds))
+    }
+
+    fn send(&mut self, generation: Generation, message: ToChild) {
+        let fds = match self.beside(&message) {
+            Ok(fds) => fds,
+            Err(error) => return tracing::warn!("generation {generation} can't be told: {error}"),
+        };
+        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = self.children.send(generation, message, &fds) {
+            self.events.push_back(Event::ChannelLost { generation, error });
+        }
+    }
+
+    /// The descriptors that go beside a message of the core, which knows of none.
+    fn beside(&self, message: &ToChild) -> io::Result<Vec<OwnedFd>> {
+        let ToChild::Heir { generations } = message else { return Ok(Vec::new()) };
+        let key = |generation: &Generation| {
+            let key = self.config.secret.reset_key(&self.boot, *generation);
+            sealed_memfd("moq-supervise-reset", key.as_bytes())
+        };
+        generations.iter().map(key).collect()
+    }
+
+    fn note(&mut self, note: Note) {
+        match note {
+            Note::Serving => self.notify.say("READY=1"),
+            Note::Stopping => self.notify.say("STOPPING=1"),
+            // The status text is compared after each event anyway.
+            Note::Changed => {}
+            Note::Info(line) => tracing::info!("{line}"),
+            Note::Warn(line) => tracing::warn!("{line}"),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Signals, by what they mean.
+
+use futures_util::StreamExt as _;
+use libc::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::{fmt, io};
+
+/// One that came, or several of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// SIGTERM, SIGINT.
+    Stop,
+    /// SIGUSR2.
+    Upgrade,
+    /// SIGHUP.
+    Reload,
+    /// SIGRTMIN+1.
+    Leave,
+    /// SIGUSR1: for the children.
+    PassOn(i32),
+    /// SIGCHLD.
+    ChildEnded,
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stop => "stop",
+            Self::Upgrade => "upgrade",
+            Self::Reload => "reload",
+            Self::Leave => "leave",
+            Self::PassOn(_) => "passed on",
+            Self::ChildEnded => "a child ended",
+        })
+    }
+}
+
+/// Those that are handled. SIGPIPE is ignored by std, and reset for children.
+pub(super) struct Signals(signal_hook_tokio::Signals);
+
+impl Signals {
+    /// Takes them over from here on.
+    ///
+    /// # Errors
+    /// As sigaction(2) and socketpair(2).
+    pub(super) fn new() -> io::Result<Self> {
+        let all = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD, leave()];
+        signal_hook_tokio::Signals::new(all).map(Self)
+    }
+
+    /// The next one. Safe to cancel.
+    pub(super) async fn next(&mut self) -> Signal {
+        loop {
+            match self.0.next().await {
+                Some(SIGTERM | SIGINT) => return Signal::Stop,
+                Some(SIGUSR2) => return Signal::Upgrade,
+                Some(SIGHUP) => return Signal::Reload,
+                Some(SIGUSR1) => return Signal::PassOn(SIGUSR1),
+                Some(SIGCHLD) => return Signal::ChildEnded,
+                Some(number) if number == leave() => return Signal::Leave,
+                Some(_) => {}
+                // Ends when its handle is closed, which nobody does.
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+fn leave() -> i32 {
+    libc::SIGRTMIN() + 1
+}
