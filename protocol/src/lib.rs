@@ -4,7 +4,13 @@
 //! adds the child's side on tokio, `quinn` a QUIC endpoint on adopted sockets.
 
 pub mod channel;
+#[cfg(feature = "child")]
+pub mod child;
 pub mod cid;
 pub mod exit;
 pub mod keys;
 pub mod message;
+#[cfg(feature = "quinn")]
+pub mod quinn;
+#[cfg(feature = "child")]
+mod sys;

@@ -105,6 +105,26 @@ pub struct Wanted {
     pub mode: Option<u32>,
 }
 
+impl Wanted {
+    /// UDP sockets for QUIC.
+    #[must_use]
+    pub fn quic(name: impl Into<String>, address: impl Into<String>, members: u16) -> Self {
+        Self { name: name.into(), kind: Kind::Quic, address: address.into(), members, mode: None }
+    }
+
+    /// A TCP listener.
+    #[must_use]
+    pub fn tcp(name: impl Into<String>, address: impl Into<String>) -> Self {
+        Self { name: name.into(), kind: Kind::Tcp, address: address.into(), members: 1, mode: None }
+    }
+
+    /// A unix stream listener with these permission bits.
+    #[must_use]
+    pub fn unix(name: impl Into<String>, path: impl Into<String>, mode: u32) -> Self {
+        Self { name: name.into(), kind: Kind::Unix, address: path.into(), members: 1, mode: Some(mode) }
+    }
+}
+
 fn one() -> u16 {
     1
 }
@@ -172,6 +192,21 @@ pub struct Hello {
     /// Its own drain timeout, which governs a stop of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout_ms: Option<u64>,
+}
+
+impl Hello {
+    /// Of this process, in the versions that this build speaks.
+    #[must_use]
+    pub fn new(program: impl Into<String>, version: impl Into<String>, listeners: Vec<Wanted>) -> Self {
+        Self {
+            protocol: VersionRange::OURS,
+            program: program.into(),
+            version: version.into(),
+            pid: std::process::id(),
+            listeners,
+            drain_timeout_ms: None,
+        }
+    }
 }
 
 /// The supervisor's answer to `hello`.

@@ -5,6 +5,7 @@ use crate::keys::ResetKey;
 use crate::message::Generation;
 use quinn_proto::{ConnectionIdGenerator, InvalidCid};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -40,12 +41,12 @@ impl HeirSet {
 
 /// Mints the connection IDs of one member in one generation, and tells quinn which unknown ones to answer.
 ///
-/// There must be one per member and generation, since its counter starts at 0: quinn makes one per endpoint.
-#[derive(Debug)]
+/// Its counter starts at 0 and is shared by its clones, so make one per member and generation and clone that.
+#[derive(Clone, Debug)]
 pub struct Generator {
     cipher: Arc<Cipher>,
     tag: Tag,
-    next: u64,
+    next: Arc<AtomicU64>,
     heirs: HeirSet,
 }
 
@@ -53,14 +54,14 @@ impl Generator {
     /// `None`: the generation is not within 1..=[`super::MAX_GENERATION`].
     #[must_use]
     pub fn new(cipher: Arc<Cipher>, generation: Generation, member: MemberId, heirs: HeirSet) -> Option<Self> {
-        Some(Self { cipher, tag: Tag::new(generation, member)?, next: 0, heirs })
+        Some(Self { cipher, tag: Tag::new(generation, member)?, next: Arc::default(), heirs })
     }
 }
 
 impl ConnectionIdGenerator for Generator {
     fn generate_cid(&mut self) -> quinn_proto::ConnectionId {
-        let Some(id) = ConnectionId::new(self.tag, self.next) else { out_of_ids(self.tag) };
-        self.next += 1;
+        let counter = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(id) = ConnectionId::new(self.tag, counter) else { out_of_ids(self.tag) };
         quinn_proto::ConnectionId::new(&self.cipher.seal(id))
     }
 
@@ -110,10 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn minted_ids_count_up_from_zero_under_one_tag() {
+    fn minted_ids_count_up_from_zero_and_clones_share_the_count() {
         let mut generator = generator(3, 5, &HeirSet::new());
+        let mut clone = generator.clone();
         for counter in 0..1_000 {
-            let bytes = <[u8; CID_LEN]>::try_from(&generator.generate_cid()[..]).unwrap();
+            let minted = if counter % 3 == 0 { clone.generate_cid() } else { generator.generate_cid() };
+            let bytes = <[u8; CID_LEN]>::try_from(&minted[..]).unwrap();
             let id = cipher().open(bytes);
             assert_eq!((id.tag(), id.counter()), (generator.tag, counter));
         }

@@ -31,10 +31,11 @@ pub const MAX_MEMBERS: usize = 4_096;
 /// How many IDs one member can mint in one generation: 36 bits of a connection ID.
 pub const MAX_COUNTER: u64 = 1 << COUNTER_BITS;
 
+/// How far to shift the decrypted high word right for the tag: the bits of the counter that share the word with it.
+pub const TAG_SHIFT: u32 = COUNTER_BITS - u32::BITS;
+
 const MEMBER_BITS: u32 = 12;
 const COUNTER_BITS: u32 = 36;
-/// The bits of the counter that share the high word with the tag.
-const COUNTER_HIGH_BITS: u32 = COUNTER_BITS - u32::BITS;
 
 /// The number of one UDP socket, from 0 and below [`MAX_MEMBERS`], unique over all listeners of a supervisor: numbers
 /// per listener would let two listeners of one generation mint the same ID with the same reset token.
@@ -149,7 +150,7 @@ impl Cipher {
 
     /// For a reader that decrypts elsewhere (the steering program), in the order of encryption: a decrypting round
     /// `i` from 26 down to 0 is `low = (high ^ low) rotated right by 3; high = ((high ^ key[i]) - low) rotated left
-    /// by 8`. The tag is then `high >> 4`.
+    /// by 8`. The tag is then `high >> TAG_SHIFT`.
     #[must_use]
     pub fn round_keys(&self) -> &[u32; speck::ROUNDS] {
         &self.round_keys
@@ -161,9 +162,6 @@ impl std::fmt::Debug for Cipher {
         f.write_str("Cipher(..)")
     }
 }
-
-/// How far to shift the decrypted high word right for the tag.
-pub const TAG_SHIFT: u32 = COUNTER_HIGH_BITS;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,15 @@
+//! QUIC endpoints (quinn) on adopted members.
+//!
+//! [`Endpoints`] makes them, [`Server`] is a whole supervised server for applications that need no more than accepted
+//! connections.
+
+mod crypto;
+mod endpoint;
+mod filter;
+mod server;
+mod socket;
+mod tally;
+
+pub use endpoint::{Endpoints, MIN_RESET_INTERVAL, MemberEndpoint};
+pub use server::{GRACE, Server, Session};
+pub use socket::MemberCounters;

@@ -1,0 +1,85 @@
+//! A member as quinn sees it: the runtime's own UDP socket without the datagrams that are not for it.
+
+use super::filter::Filter;
+use quinn::udp::{RecvMeta, Transmit};
+use quinn::{AsyncUdpSocket, UdpPoller};
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+/// What came in on one member since its endpoint was made.
+#[derive(Debug, Default)]
+pub struct MemberCounters {
+    received: AtomicU64,
+    foreign: AtomicU64,
+}
+
+impl MemberCounters {
+    /// Datagrams, foreign ones among them.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams whose connection ID belongs to another member or generation. A few are to be expected for some seconds
+    /// after a generation has ended, from clients that missed its close; any other one is a fault of the steering.
+    #[must_use]
+    pub fn foreign(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct MemberSocket {
+    pub(super) inner: Arc<dyn AsyncUdpSocket>,
+    pub(super) filter: Filter,
+    pub(super) counters: Arc<MemberCounters>,
+}
+
+impl AsyncUdpSocket for MemberSocket {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Arc::clone(&self.inner).create_io_poller()
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.inner.try_send(transmit)
+    }
+
+    fn poll_recv(
+        &self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let filled = ready!(self.inner.poll_recv(context, buffers, meta))?;
+        let (mut came, mut foreign) = (0, 0);
+        for (buffer, meta) in buffers.iter_mut().zip(meta).take(filled) {
+            let (datagrams, foreigners) = self.filter.sift(buffer, meta);
+            came += datagrams;
+            foreign += foreigners;
+        }
+        self.counters.received.fetch_add(came, Ordering::Relaxed);
+        self.counters.foreign.fetch_add(foreign, Ordering::Relaxed);
+        // A buffer that is empty now is one without a datagram to quinn.
+        Poll::Ready(Ok(filled))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.inner.max_transmit_segments()
+    }
+
+    fn max_receive_segments(&self) -> usize {
+        self.inner.max_receive_segments()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.inner.may_fragment()
+    }
+}
