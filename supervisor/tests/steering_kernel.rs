@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use supervisor::steering::{Plan, model, program};
 use supervisor::sys::bpf;
-use support::{Group, id, long, range, short, tag};
+use support::{Group, id, long, member, range, short, tag};
 
 const V4_ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 const V6_ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -171,6 +171,27 @@ fn a_thousand_swaps_lose_and_misroute_nothing() {
         done.store(true, Ordering::Relaxed);
     });
     println!("{} packets during {} swaps", traffic.next, swaps.into_inner());
+}
+
+/// An upgrade binds the new generation's members while the old one serves; the kernel copies the group to a larger array
+/// at 128 and 256 members.
+#[test]
+fn a_group_that_grows_under_traffic_keeps_its_positions() {
+    let (cipher, plan) = (cipher(), plan());
+    let group = Group::bind(V4_ANY, 12, false).unwrap();
+    bpf::attach(group.any(), &program(&cipher, &plan)).unwrap();
+    let mut traffic = Traffic::to(&group, true, false);
+    let address = SocketAddr::new(V4_ANY.ip(), group.port());
+    std::thread::scope(|scope| {
+        let growth = scope.spawn(|| (0..300).map(|_| member(address, false).unwrap()).collect::<Vec<_>>());
+        while !growth.is_finished() || traffic.next < 10_000 {
+            for _ in 0..50 {
+                traffic.send(&cipher, std::slice::from_ref(&plan), |rng, tail| any_packet(rng, &cipher, &plan, tail));
+            }
+            traffic.arrive(&group);
+        }
+        growth.join().unwrap()
+    });
 }
 
 /// Two generations with as many members as one message can bring descriptors.

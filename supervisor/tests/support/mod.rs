@@ -17,17 +17,7 @@ impl Group {
         // Port 0 together with SO_REUSEPORT may yield the port of another group, so a plain socket finds a free one.
         let port = UdpSocket::bind(SocketAddr::new(address.ip(), 0))?.local_addr()?.port();
         let address = SocketAddr::new(address.ip(), port);
-        let member = |_| {
-            let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-            socket.set_reuse_port(true)?;
-            if address.is_ipv6() {
-                socket.set_only_v6(only_v6)?;
-            }
-            socket.set_nonblocking(true)?;
-            socket.bind(&address.into())?;
-            Ok(socket.into())
-        };
-        (0..members).map(member).collect::<io::Result<_>>().map(Self)
+        (0..members).map(|_| member(address, only_v6)).collect::<io::Result<_>>().map(Self)
     }
 
     /// What it is bound to.
@@ -54,6 +44,18 @@ impl Group {
         }
         Ok(())
     }
+}
+
+/// One more member of the group at `address`, behind all others. It has to live as long as the group.
+pub(crate) fn member(address: SocketAddr, only_v6: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(only_v6)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 /// The tag of an existing generation and member; else the test is wrong.
