@@ -27,7 +27,9 @@ enum Standing {
 impl Core {
     pub(super) fn spawned(&mut self, generation: Generation, pid: u32, out: &mut Vec<Action>) {
         let Some(child) = self.children.get_mut(&generation) else { return };
-        child.pid = Some(pid);
+        if child.pid.replace(pid).is_some() {
+            return;
+        }
         match &mut child.state {
             State::Starting { step: step @ Step::Spawning, .. } => *step = Step::Greeting,
             State::Ending { .. } => signal(generation, child, out),
