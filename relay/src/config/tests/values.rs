@@ -1,0 +1,117 @@
+//! Values that can't be used, and combinations.
+
+use super::{Given, LEAST};
+use crate::config::values;
+use crate::config::{Request, Size};
+
+#[test]
+fn a_bad_value_is_named_with_its_place_and_the_remedy() {
+    for (flag, value, expected) in [
+        ("drain-timeout", "ten", "\"ten\" is not a duration; write a number and a unit, as in 10s or 500ms"),
+        ("drain-timeout", "10", "\"10\" is not a duration; write a number and a unit"),
+        ("listen", "443", "\"443\" is not an address; write HOST:PORT"),
+        ("listen", "::1:443", "\"::1:443\" is not an address"),
+        ("listen", "localhost:70000", "\"localhost:70000\" is not an address"),
+        ("listen", ":443", "\":443\" is not an address"),
+        (
+            "listen-version",
+            "moq-lite-99",
+            "\"moq-lite-99\" is not a version; this relay speaks moq-lite-07-wip, moq-lite-06,",
+        ),
+        ("listen-preferred-v4", "0.0.0.0:443", "\"0.0.0.0:443\" is no IPv4 address that a client can send to"),
+        ("listen-preferred-v4", "[2001:db8::1]:443", "\"[2001:db8::1]:443\" is no IPv4 address"),
+        ("listen-preferred-v6", "[2001:db8::1]:0", "\"[2001:db8::1]:0\" is no IPv6 address"),
+        ("listen-tcp-bind", "localhost:1", "\"localhost:1\" is not an address; write IP:PORT"),
+        ("listen-unix-allow-uid", "root", "\"root\" is not a user id"),
+        ("quic-max-streams", "0", "\"0\" is not a number of streams from 1 to 2^60"),
+        ("quic-receive-window", "64MiB", "\"64MiB\" is not a number of bytes from 1 to 2^62 - 1"),
+        ("quic-send-window", "0", "\"0\" is not a number of bytes"),
+        ("quic-idle-timeout", "1000000000000000s", "\"1000000000000000s\" is longer than QUIC can say"),
+        ("quic-gso", "on", "\"on\" is neither true nor false"),
+        ("quic-congestion-control", "reno", "\"reno\" is not a congestion controller; use delay or loss"),
+        ("auth-public-publish", "anon", "\"anon\" has no wildcard and so names one broadcast; write \"anon/**\""),
+        ("auth-public-publish", "/anon", "\"/anon\" is not a pattern (empty path segment)"),
+        ("cache-capacity", "lots", "\"lots\" is not a size; write bytes"),
+        ("cache-capacity", "0%", "\"0%\" is not above 0% and at most 100%"),
+        ("cache-headroom", "0", "\"0\" keeps nothing free"),
+        ("runtime-workers", "254", "\"254\" is not a number of workers from 0 to 253"),
+        ("runtime-workers", "-1", "\"-1\" is not a number of workers"),
+        ("log-level", "loud", "\"loud\" is not a level; use error, warn, info, debug or trace"),
+    ] {
+        let error = Given::flags(&LEAST).and_flags(&[&format!("--{flag}={value}")]).error();
+        assert!(error.starts_with(&format!("--{flag}: {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn the_place_of_a_bad_value_is_the_place_where_it_was_given() {
+    let error = Given::flags(&LEAST).and_variable("MOQ_LISTEN_TIMEOUT", "soon").error();
+    assert!(error.starts_with("MOQ_LISTEN_TIMEOUT: \"soon\" is not a duration"), "{error}");
+    let error = Given::flags(&LEAST).and_file("[listen]\n\ntimeout = \"soon\"\n").error();
+    assert!(error.starts_with("relay.toml:3: listen.timeout: \"soon\" is not a duration"), "{error}");
+}
+
+#[test]
+fn a_value_of_another_type_in_the_file_is_refused() {
+    for (file, expected) in [
+        ("drain_timeout = 10\n", "relay.toml:1: drain_timeout: expected a string, found integer"),
+        ("[quic]\nmax_streams = \"1\"\n", "relay.toml:2: quic.max_streams: expected an integer, found string"),
+        ("[quic]\ngso = 1\n", "relay.toml:2: quic.gso: expected true or false, found integer"),
+        (
+            "[auth]\npublic = [1]\n",
+            "relay.toml:2: auth.public: expected a string or an array of strings, found integer",
+        ),
+        (
+            "[listen.unix.allow]\nuid = [\"root\"]\n",
+            "relay.toml:2: listen.unix.allow.uid: expected an integer or an array of integers, found string",
+        ),
+    ] {
+        assert_eq!(Given::flags(&LEAST).and_file(file).error(), expected);
+    }
+}
+
+#[test]
+fn certificates_and_keys_must_pair_and_something_must_be_served() {
+    let open = ["--auth-public", "**"];
+    let error = Given::flags(&open).error();
+    assert!(error.starts_with("there is no certificate to serve: give --listen-tls-cert"), "{error}");
+    let error = Given::flags(&open).and_flags(&["--listen-tls-cert", "a,b", "--listen-tls-key", "k"]).error();
+    assert_eq!(
+        error,
+        "--listen-tls-cert names 2 files and --listen-tls-key 1: give one key for each certificate, in the same order"
+    );
+}
+
+#[test]
+fn a_relay_that_admits_no_one_is_refused() {
+    let error = Given::flags(&["--listen-tls-generate", "localhost"]).error();
+    assert!(error.starts_with("no one may publish or subscribe: give --auth-public PATTERN"), "{error}");
+}
+
+#[test]
+fn sizes_are_exact() {
+    for (text, expected) in [
+        ("0", 0),
+        ("1073741824", 1 << 30),
+        ("512MB", 512_000_000),
+        ("8 GiB", 8 << 30),
+        ("1.5kib", 1_536),
+        ("0.1kB", 100),
+        ("16777215TiB", 16_777_215 << 40),
+    ] {
+        assert_eq!(values::size(text), Ok(Size::Bytes(expected)), "{text}");
+    }
+    for text in ["", "GiB", "1.2.3", "-1", "1e3", "16777216TiB", "1 parsec", "NaN%", "101%"] {
+        assert!(values::size(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn help_names_every_setting_and_version_the_program() {
+    let Ok(Request::Print(help)) = Given::flags(&["--help"]).read() else { panic!("no help") };
+    for setting in crate::config::catalog::ALL {
+        assert!(help.contains(&format!("--{}", setting.flag)) && help.contains(setting.env), "{}", setting.key);
+    }
+    let Ok(Request::Print(version)) = Given::flags(&["--version"]).read() else { panic!("no version") };
+    assert_eq!(version.trim(), format!("moq-relay {}", env!("CARGO_PKG_VERSION")));
+}
