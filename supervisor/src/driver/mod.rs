@@ -35,7 +35,7 @@ use protocol::keys::BootId;
 use protocol::message::{Adopted, FromChild, Generation};
 use reap::Reaper;
 use signals::{Signal, Signals};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, timeout};
@@ -45,6 +45,9 @@ use tracing_subscriber::filter::Targets;
 const REATTACH_INTERVAL: Duration = Duration::from_secs(10);
 /// Requests and results that wait for the loop; whoever has more waits itself.
 const WAITING: usize = 16;
+/// A process that ends closes its channel first, so the end of a channel is news of its own only if the process is still
+/// there after this. The core would otherwise blame the channel for what the exit status explains.
+const LOST_AFTER: Duration = Duration::from_millis(100);
 /// At the end: for orphans to die, and for clients to take their last answer.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -93,6 +96,8 @@ struct Driver {
     next_request: u64,
     check: Option<(Generation, Background)>,
     probe: Option<Background>,
+    /// Channels that have ended, of processes that have not, as far as is known.
+    lost: BTreeMap<Generation, (Time, String)>,
     /// Why UDP_GRO could not be turned off, until the next steering.
     gro_error: Option<String>,
     /// Interfaces that merge datagrams, as found at the start.
@@ -143,6 +148,7 @@ impl Driver {
             next_request: 0,
             check: None,
             probe: None,
+            lost: BTreeMap::new(),
             gro_error: None,
             merging: merging_interfaces(),
             alarms: Vec::new(),
@@ -176,6 +182,10 @@ impl Driver {
 
     /// Tells the core all there is to tell and performs what it orders, until both have nothing left.
     fn settle(&mut self) {
+        let now = self.now();
+        for (generation, (_, error)) in self.lost.extract_if(.., |_, (due, _)| *due <= now) {
+            self.events.push_back(Event::ChannelLost { generation, error });
+        }
         let mut actions = Vec::new();
         while let Some(event) = self.events.pop_front() {
             let now = self.now();
@@ -199,8 +209,8 @@ impl Driver {
 
     /// Waits. Whatever is given up when another comes first is still there the next time.
     async fn next(&mut self) -> Happened {
-        let due = [self.core.next_deadline(), self.status_due, Some(self.reattach)].into_iter().flatten().min();
-        let due = due.unwrap_or(self.reattach);
+        let lost = self.lost.values().map(|(due, _)| *due);
+        let due = lost.chain(self.core.next_deadline()).chain(self.status_due).fold(self.reattach, Time::min);
         tokio::select! {
             signal = self.signals.next() => Happened::Signal(signal),
             (generation, heard) = self.children.hear() => Happened::Heard(generation, heard),
@@ -228,8 +238,15 @@ impl Driver {
             for heard in self.children.ended(generation) {
                 self.heard(generation, heard);
             }
+            self.lost.remove(&generation);
             self.events.push_back(Event::Exited { generation, status });
         }
+    }
+
+    /// Nothing more can be said to this child, or heard from it.
+    fn lose(&mut self, generation: Generation, error: String) {
+        let due = self.now().after(LOST_AFTER);
+        self.lost.entry(generation).or_insert((due, error));
     }
 
     fn heard(&mut self, generation: Generation, heard: Heard) {
@@ -244,7 +261,7 @@ impl Driver {
                 Event::Garbage { generation, error }
             }
             Heard::Garbage(error) => Event::Garbage { generation, error },
-            Heard::End(error) => Event::ChannelLost { generation, error },
+            Heard::End(error) => return self.lose(generation, error),
         };
         self.events.push_back(event);
     }

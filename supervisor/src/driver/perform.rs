@@ -49,6 +49,7 @@ impl Driver {
             Action::Kill { generation, how } => self.children.kill(generation, how),
             Action::Retire { generation } => {
                 self.children.remove(generation);
+                self.lost.remove(&generation);
                 for warning in self.table.retire(generation) {
                     tracing::warn!("{warning}");
                 }
@@ -184,7 +185,7 @@ impl Driver {
         };
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         if let Err(error) = self.children.send(generation, message, &fds) {
-            self.events.push_back(Event::ChannelLost { generation, error });
+            self.lose(generation, error);
         }
     }
 
