@@ -1,6 +1,23 @@
 //! A thin, complete MoQ relay that can be replaced under load.
+//!
+//! [`run`] is the whole program: its startup order is in one place there. `docs/design/relay.md` says how the parts
+//! work together.
 
+pub mod admission;
 pub mod cache;
 pub mod config;
+mod control;
+pub mod drain;
+mod log;
+mod node;
 pub mod quic;
+pub mod role;
+mod run;
+mod session;
+mod sockets;
+mod stream;
+mod supervise;
 pub mod tls;
+mod worker;
+
+pub use run::run;

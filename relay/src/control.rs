@@ -1,0 +1,237 @@
+//! What the running relay does when something happens to it: signals, orders of the supervisor, a worker's end.
+
+use crate::node::{Node, Tally};
+use crate::role::Order;
+use crate::sockets::Own;
+use crate::supervise::Link;
+use crate::tls::{CHECK_INTERVAL, KEEP, Tls};
+use crate::worker::{Ended, Workers};
+use futures_util::StreamExt;
+use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use protocol::child::Command;
+use protocol::cid::HeirSet;
+use signal_hook_tokio::Signals;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The signals that the relay handles.
+pub(crate) const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1];
+
+/// How far the operator's signals have got. A `drain` of the supervisor and a signal are one stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// None yet.
+    #[default]
+    NotAsked,
+    /// One: drain. Another one ends at once.
+    Asked,
+}
+
+/// What happened.
+enum Event {
+    Signal(i32),
+    Command(Command),
+    /// The supervisor is gone for good.
+    Orphaned,
+    WorkerEnded(Ended),
+    /// A drain is over: everybody has left or was closed.
+    Drained,
+    CheckTls,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Serve,
+    End,
+}
+
+/// The running relay.
+pub(crate) struct Control {
+    pub(crate) node: Arc<Node>,
+    pub(crate) workers: Workers,
+    /// The stream listeners' open sessions, by listener name.
+    pub(crate) streams: Vec<(&'static str, Arc<Tally>)>,
+    /// The sockets, when they are this process's own.
+    pub(crate) own: Option<Own>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) drain_spread: Option<Duration>,
+    pub(crate) heirs: HeirSet,
+    pub(crate) link: Link,
+    pub(crate) stop: Stop,
+}
+
+impl Control {
+    /// Serves until a stop has been carried out.
+    ///
+    /// # Errors
+    /// A worker died.
+    pub(crate) async fn serve(mut self, mut signals: Signals) -> anyhow::Result<()> {
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
+        check.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        check.reset();
+        loop {
+            let event = tokio::select! {
+                biased;
+                ended = self.workers.ended() => Event::WorkerEnded(ended),
+                Some(signal) = signals.next() => Event::Signal(signal),
+                command = self.link.next() => command.map_or(Event::Orphaned, Event::Command),
+                () = self.node.registry.drained() => Event::Drained,
+                _ = check.tick(), if self.tls.is_some() => Event::CheckTls,
+            };
+            match self.handle(event) {
+                Ok(Next::Serve) => {}
+                Ok(Next::End) => break,
+                Err(error) => {
+                    self.link.failed(&format!("{error:#}"));
+                    return Err(error);
+                }
+            }
+        }
+        self.end().await;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> anyhow::Result<Next> {
+        match event {
+            Event::Signal(signal) => return Ok(self.signal(signal)),
+            Event::Command(command) => self.command(command),
+            Event::Orphaned => {
+                tracing::warn!("the supervisor is gone: draining");
+                self.drain(self.drain_timeout, self.drain_spread);
+            }
+            // Nobody has told it to: whatever it says, its clients are lost and its socket is deaf.
+            Event::WorkerEnded(ended) => return Err(ended.into()),
+            Event::Drained => return Ok(Next::End),
+            Event::CheckTls => {
+                if let Some(renewed) = self.tls.as_ref().and_then(|tls| tls.check(SystemTime::now())) {
+                    self.link.keep(KEEP, &renewed);
+                }
+            }
+        }
+        Ok(Next::Serve)
+    }
+
+    fn signal(&mut self, signal: i32) -> Next {
+        match (signal, self.stop) {
+            (SIGTERM | SIGINT, Stop::NotAsked) => {
+                self.stop = Stop::Asked;
+                self.drain(self.drain_timeout, self.drain_spread);
+            }
+            (SIGTERM | SIGINT, Stop::Asked) => {
+                tracing::info!("second signal: ending at once");
+                return Next::End;
+            }
+            (SIGHUP, _) => self.reload(),
+            // SIGNALS has no other.
+            _ => self.snapshot(),
+        }
+        Next::Serve
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Activate { seq } => self.order(Order::Activate, seq),
+            Command::Standby { seq } => self.order(Order::Standby, seq),
+            Command::Canary { seq, permille } => self.order(Order::Canary { permille }, seq),
+            Command::Drain { seq, timeout, spread } => {
+                self.drain(timeout, spread.or(self.drain_spread));
+                self.link.ack(seq);
+            }
+            Command::Undrain { seq } => {
+                self.node.registry.undrain();
+                self.order(Order::Undrain, seq);
+            }
+            Command::Alone => tracing::debug!("this is the only generation left"),
+            Command::Reload => self.reload(),
+            Command::Gro { on } => tracing::debug!(on, "the supervisor has set UDP_GRO"),
+            Command::Heir(dead) => {
+                for (generation, _) in &dead {
+                    tracing::info!(%generation, "answering for a dead generation");
+                }
+                self.heirs.extend(dead);
+            }
+            Command::Link { generation, .. } => {
+                tracing::debug!(%generation, "no peering between generations: its link is closed");
+            }
+            Command::Counters(_) => tracing::debug!("no node statistics: the counters of older generations are ignored"),
+        }
+    }
+
+    fn order(&self, order: Order, seq: u64) {
+        let role = self.node.order(order);
+        tracing::info!(role = role.name(), "role");
+        self.link.ack(seq);
+    }
+
+    fn drain(&self, timeout: Duration, spread: Option<Duration>) {
+        self.node.order(Order::Drain);
+        let begun = self.node.registry.drain(Instant::now(), timeout, spread);
+        if let Some(clamped) = begun.clamped {
+            tracing::warn!(
+                "a spread of {} does not fit a drain timeout of {}: GOAWAYs are spread over {}, 80 % of it",
+                humantime::format_duration(clamped.asked),
+                humantime::format_duration(timeout),
+                humantime::format_duration(clamped.used),
+            );
+        }
+        let setup = self.node.registry.counts().setup;
+        tracing::info!(sessions = begun.sessions, setup, timeout = %humantime::format_duration(timeout), "draining");
+    }
+
+    fn reload(&self) {
+        match self.tls.as_ref().map(Tls::reload) {
+            Some(Ok(())) => tracing::info!("certificates reloaded"),
+            Some(Err(error)) => tracing::error!(%error, "failed to reload certificates: those before are served on"),
+            None => {}
+        }
+    }
+
+    fn snapshot(&self) {
+        let counts = self.node.registry.counts();
+        tracing::info!(role = self.node.role.borrow().name(), ?counts, "snapshot");
+        for worker in self.workers.each() {
+            tracing::info!(
+                member = worker.member.get(),
+                sessions = worker.tally.get(),
+                foreign = worker.counters.foreign(),
+                "snapshot of a worker"
+            );
+        }
+        for (listener, tally) in &self.streams {
+            tracing::info!(listener, sessions = tally.get(), "snapshot of a listener");
+        }
+    }
+
+    /// Closes what is left and waits, for a bounded time, until the closes are on the wire.
+    async fn end(self) {
+        let before = self.node.registry.counts();
+        if before.sessions + before.setup > 0 {
+            // The second signal: every session's task closes it now.
+            self.node.registry.drain(Instant::now(), Duration::ZERO, None);
+            drop(tokio::time::timeout(CLOSE, self.node.registry.drained()).await);
+        }
+        let forced = self.node.registry.counts().forced;
+        self.link.last_stats();
+        self.workers.stop().await;
+        if let Some(own) = self.own {
+            own.close();
+        }
+        if !self.streams.is_empty() {
+            // qmux writes a close in a task of its own, which nothing lets us wait for.
+            tokio::time::sleep(STREAM_FLUSH).await;
+        }
+        if forced == 0 {
+            tracing::info!("drained");
+        } else {
+            tracing::info!("deadline: {forced} closed");
+        }
+    }
+}
+
+/// How long sessions that are closed at once may take for it.
+const CLOSE: Duration = Duration::from_millis(500);
+
+/// How long stream sessions may take to write their closes.
+const STREAM_FLUSH: Duration = Duration::from_millis(50);

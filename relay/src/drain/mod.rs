@@ -1,0 +1,11 @@
+//! Draining: telling every session to go (GOAWAY) at a steady rate, and closing those that stay at their deadline.
+//!
+//! [`Plan`] is the schedule, [`Registry`] knows who is connected and hands each session its [`Slot`]. Nobody but the
+//! session's own task, on its own worker, sends its GOAWAY and closes it.
+
+mod plan;
+mod registry;
+
+pub use plan::{AUTO_RATE, Clamped, Plan, SPREAD_LIMIT, Slot};
+pub use registry::{Begun, Counts, Ending, Open, Registry, Setup};
+pub(crate) use registry::sleep_until;

@@ -1,0 +1,166 @@
+//! The startup order.
+
+use crate::admission::Rules;
+use crate::config::{Config, UnixAllow};
+use crate::control::{Control, SIGNALS, Stop};
+use crate::drain::Registry;
+use crate::node::{Node, Tally};
+use crate::role::Role;
+use crate::sockets::Sockets;
+use crate::stream::{self, Listener};
+use crate::supervise::{self, Gauges, Link, report};
+use crate::tls::{KEEP, Tls};
+use crate::worker::{Shared, Workers};
+use crate::{cache, log, quic, tls};
+use anyhow::Context;
+use moq_net::{Hop, origin};
+use protocol::child::{Receiver, Sender, Socket};
+use signal_hook_tokio::Signals;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::sync::watch;
+
+/// Runs the relay until it has been stopped or is no longer needed.
+///
+/// The order, and why it is this one:
+///
+/// 1. The crypto provider, and the supervisor's channel from the environment: while there is one thread.
+/// 2. Logging and the main runtime; signals are handled from here on, so that none kills a relay that is starting.
+/// 3. The sockets: adopted from the supervisor (`hello`, `adopt`), or bound here. A relay that can't have its addresses
+///    ends before it has made anything else.
+/// 4. TLS, with the certificate that an earlier generation generated, if there is one.
+/// 5. The origin, then the workers, all at the same time: each accepts as soon as it runs.
+/// 6. `ready`, when every worker accepts. The stream listeners open with the active role; alone, that is now.
+/// 7. Orders and signals until the end.
+///
+/// # Errors
+/// What kept it from serving, or a worker that died: one line, for exit status 1.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    tls::install_provider();
+    let channel = protocol::child::from_env().context("can't use the supervisor's channel")?;
+    let _logging = log::init(&config.log);
+    let runtime = main_runtime(config).context("can't start the main runtime")?;
+    runtime.block_on(async {
+        let signals = Signals::new(SIGNALS).context("can't handle signals")?;
+        let Some(channel) = channel else {
+            return start(config, Sockets::bind(config)?, None).await?.serve(signals).await;
+        };
+        let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
+        match start(config, sockets, Some((sender.clone(), receiver))).await {
+            Ok(relay) => relay.serve(signals).await,
+            Err(error) => {
+                sender.failed(&format!("{error:#}"));
+                Err(error)
+            }
+        }
+    })
+}
+
+/// One thread is enough for orders, the origin and its routes. Stream sessions run here too, and get a pool.
+fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
+    let streams = config.listen.tcp.is_some() || config.listen.unix.is_some();
+    let mut builder =
+        if streams { tokio::runtime::Builder::new_multi_thread() } else { tokio::runtime::Builder::new_current_thread() };
+    builder.enable_all().thread_name("main").build()
+}
+
+/// Steps 4 to 6.
+async fn start(config: &Config, sockets: Sockets, supervisor: Option<(Sender, Receiver)>) -> anyhow::Result<Control> {
+    let Sockets { endpoints, keys, listeners, kept, spread, own } = sockets;
+    let (tls, keep) = match &config.listen.quic {
+        Some(quic) => {
+            let kept = kept.get(KEEP).map(|kept| kept.as_slice());
+            let loaded = Tls::load(&quic.tls, &config.listen.versions, &keys.tickets, kept, SystemTime::now())?;
+            (Some(loaded.tls), loaded.keep)
+        }
+        None => (None, None),
+    };
+
+    let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
+    let node = node(config, role)?;
+    let heirs = endpoints.heirs().clone();
+    let mut workers = Workers::none();
+    let mut streams = Vec::new();
+    for protocol::child::Listener { address, socket, .. } in listeners {
+        match socket {
+            Socket::Quic(members) => {
+                let (Some(settings), Some(tls)) = (&config.listen.quic, &tls) else { continue };
+                let server = quic::server_config(tls.server_config(), &config.quic, settings)
+                    .context("the TLS configuration can't do QUIC")?;
+                let shared = Shared { node: node.clone(), endpoints: endpoints.clone(), server };
+                workers = Workers::start(members, config.runtime.pin, &shared).await?;
+                let certificate = tls.fingerprints().join(",");
+                tracing::info!(%address, workers = workers.each().len(), %certificate, "listening for QUIC");
+            }
+            Socket::Tcp(listener) => {
+                if !listener.local_addr()?.ip().is_loopback() {
+                    tracing::warn!(%address, "TCP sessions are neither encrypted nor authenticated: keep it private");
+                }
+                streams.push(open("tcp", &address, Listener::tcp(listener)?, config, &node));
+            }
+            Socket::Unix(listener) => {
+                let allow = config.listen.unix.as_ref().map_or_else(UnixAllow::default, |unix| unix.allow.clone());
+                streams.push(open("unix", &address, Listener::unix(listener, allow)?, config, &node));
+            }
+        }
+    }
+
+    let link = match supervisor {
+        Some((sender, receiver)) => {
+            let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
+            let gauges = Gauges { registry: node.registry.clone(), members };
+            if let Some(keep) = keep {
+                supervise::keep(&sender, KEEP, &keep);
+            }
+            sender.ready();
+            tokio::spawn(report(sender.clone(), gauges.clone()));
+            Link::Up { sender, receiver, gauges }
+        }
+        None => Link::Down,
+    };
+    Ok(Control {
+        node,
+        workers,
+        streams,
+        own,
+        tls,
+        drain_timeout: config.drain_timeout,
+        drain_spread: spread.or(config.drain_spread),
+        heirs,
+        link,
+        stop: Stop::default(),
+    })
+}
+
+/// The origin, with its driver on this runtime, and what sessions need beside it.
+fn node(config: &Config, role: Role) -> anyhow::Result<Arc<Node>> {
+    let cache = cache::pool(&config.cache).context("can't size the cache")?;
+    let mut settings = origin::Config::new(Hop::random());
+    settings.pool = cache.pool;
+    settings.cache_duration = cache.duration;
+    let (origin, driver) = origin::Producer::new(settings);
+    tokio::spawn(moq_net::time::run(driver));
+    let versions = config.listen.versions.clone();
+    Ok(Arc::new(Node {
+        registry: Registry::new(),
+        role: watch::Sender::new(role),
+        rules: Rules::new(&config.auth),
+        origin,
+        protocols: versions.alpns(),
+        server: moq_net::Server::new().with_versions(versions),
+        setup_timeout: config.listen.timeout,
+    }))
+}
+
+fn open(
+    name: &'static str,
+    address: &str,
+    listener: Listener,
+    config: &Config,
+    node: &Arc<Node>,
+) -> (&'static str, Arc<Tally>) {
+    let tally = Arc::new(Tally::default());
+    tokio::spawn(stream::serve(listener, config.quic.max_streams, node.clone(), tally.clone()));
+    tracing::info!(%address, "listening for {name} sessions");
+    (name, tally)
+}

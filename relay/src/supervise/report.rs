@@ -1,0 +1,53 @@
+//! Counters for the supervisor: once a second, and soon after a change.
+
+use crate::drain::Registry;
+use protocol::child::Sender;
+use protocol::message::Stats;
+use protocol::quinn::MemberCounters;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// The longest time between two reports.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The shortest: a burst of changes is one report.
+const GAP: Duration = Duration::from_millis(50);
+
+/// Where the counters are.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauges {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) members: Vec<Arc<MemberCounters>>,
+}
+
+impl Gauges {
+    /// The counters as they are now.
+    pub(crate) fn read(&self) -> Stats {
+        let counts = self.registry.counts();
+        let mut traffic = serde_json::Map::new();
+        let datagrams: u64 = self.members.iter().map(|member| member.received()).sum();
+        traffic.insert("udp_datagrams_received".to_owned(), datagrams.into());
+        Stats {
+            sessions: counts.sessions,
+            setup: counts.setup,
+            handshakes: counts.handshakes,
+            told: counts.told,
+            left: counts.left,
+            forced: counts.forced,
+            foreign: self.members.iter().map(|member| member.foreign()).sum(),
+            traffic,
+        }
+    }
+}
+
+/// Reports for ever. An idle relay wakes for it once a period.
+pub(crate) async fn report(sender: Sender, gauges: Gauges) {
+    loop {
+        let sent = Instant::now();
+        sender.stats(gauges.read());
+        let changed = timeout_at(sent + PERIOD, gauges.registry.changed()).await.is_ok();
+        if changed {
+            sleep_until(sent + GAP).await;
+        }
+    }
+}

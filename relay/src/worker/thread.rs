@@ -1,0 +1,106 @@
+//! Inside one worker's thread.
+
+use super::{Death, Ended, Shared, pin};
+use crate::node::{Node, Tally};
+use crate::session::serve_quic;
+use protocol::child::Member;
+use protocol::quinn::{MemberCounters, MemberEndpoint};
+use std::any::Any;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long the last packets of closed connections may take after a stop. A close goes out at once; what follows only
+/// repeats it to a peer that still sends (RFC 9000 §10.2.1).
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// What is particular to one worker.
+pub(super) struct Spec {
+    pub(super) member: Member,
+    pub(super) core: Option<usize>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// Starts the thread. It says on `started` that it can accept, and on `ended` why it ended, in any case.
+pub(super) fn spawn(
+    spec: Spec,
+    shared: Shared,
+    started: oneshot::Sender<Arc<MemberCounters>>,
+    ended: mpsc::UnboundedSender<Ended>,
+) -> io::Result<JoinHandle<()>> {
+    let member = spec.member.id;
+    std::thread::Builder::new().name(format!("quic-{}", member.get())).spawn(move || {
+        let body = AssertUnwindSafe(|| {
+            let mut started = Some(started);
+            let result = run(spec, shared, &mut started);
+            (result, started)
+        });
+        // Nothing of what the closure owned is looked at after a panic.
+        let (result, started) = match std::panic::catch_unwind(body) {
+            Ok(done) => done,
+            Err(panic) => (Err(Death::Panic(message(panic.as_ref()))), None),
+        };
+        // The reason first: whoever waits for `started` reads it once that is dropped.
+        drop(ended.send(Ended { member, result }));
+        drop(started);
+    })
+}
+
+fn run(spec: Spec, shared: Shared, started: &mut Option<oneshot::Sender<Arc<MemberCounters>>>) -> Result<(), Death> {
+    if let Some(core) = spec.core {
+        pin::pin(core);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Death::Start)?;
+    runtime.block_on(async {
+        let Shared { node, endpoints, server } = shared;
+        let MemberEndpoint { endpoint, counters, .. } =
+            endpoints.open(spec.member, Some(server)).map_err(Death::Start)?;
+        if let Some(started) = started.take() {
+            drop(started.send(counters));
+        }
+        accept(&endpoint, &node, &spec.tally, spec.stop).await
+    })
+}
+
+/// Accepts as the role says, until the stop.
+async fn accept(
+    endpoint: &quinn::Endpoint,
+    node: &Arc<Node>,
+    tally: &Arc<Tally>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Death> {
+    loop {
+        let incoming = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            incoming = endpoint.accept() => incoming.ok_or(Death::Endpoint)?,
+        };
+        let accepts = node.role.borrow().accepts_quic(Instant::now());
+        match if accepts { node.registry.setup() } else { None } {
+            Some(setup) => drop(tokio::spawn(serve_quic(incoming, setup, node.clone(), tally.clone()))),
+            None => incoming.ignore(),
+        }
+    }
+    let flushed = tokio::time::timeout(FLUSH, endpoint.wait_idle());
+    tokio::pin!(flushed);
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut flushed => return Ok(()),
+            // Dropping one would refuse it.
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => incoming.ignore(),
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}
