@@ -102,7 +102,7 @@ fn quic(layer: &Layer) -> Result<Quic, Error> {
     Ok(Quic {
         max_streams: required(layer, &catalog::MAX_STREAMS, values::streams)?,
         gso: required(layer, &catalog::GSO, values::boolean)?,
-        idle_timeout: required(layer, &catalog::IDLE_TIMEOUT, values::idle_timeout)?,
+        idle_timeout: required(layer, &catalog::IDLE_TIMEOUT, values::duration_or_off)?,
         keep_alive: required(layer, &catalog::KEEP_ALIVE, values::duration_or_off)?,
         mtu_discovery: required(layer, &catalog::MTU_DISCOVERY, values::boolean)?,
         congestion_control: required(layer, &catalog::CONGESTION, values::congestion)?,
@@ -131,7 +131,7 @@ fn auth(layer: &Layer) -> Result<Auth, Error> {
 fn cache(layer: &Layer) -> Result<Cache, Error> {
     let headroom = optional(layer, &catalog::CACHE_HEADROOM, |text| match values::size(text)? {
         Size::Bytes(0) => Err(format!("\"{text}\" keeps nothing free; give a size above 0, or leave it out")),
-        size => Ok(size),
+        size @ (Size::Bytes(_) | Size::Percent(_)) => Ok(size),
     })?;
     Ok(Cache {
         capacity: optional(layer, &catalog::CACHE_CAPACITY, values::size)?,

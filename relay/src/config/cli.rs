@@ -49,10 +49,12 @@ fn argument(setting: &'static Setting) -> Arg {
     let default = match setting.default {
         catalog::Unset::Value(text) | catalog::Unset::Words(text) => text,
     };
+    let summary = setting.help.split_once(". ").map_or_else(|| setting.help.trim_end_matches('.'), |(first, _)| first);
     let arg = Arg::new(setting.key)
         .long(setting.flag)
         .value_name(setting.value)
-        .help(format!("{} [env: {}] [default: {default}]", setting.help, setting.env))
+        .help(format!("{summary} [default: {default}]"))
+        .long_help(format!("{}\n[env: {}] [default: {default}]", setting.help, setting.env))
         .help_heading(setting.section);
     match setting.form {
         Form::Text | Form::Number | Form::Bool => arg.action(ArgAction::Set),

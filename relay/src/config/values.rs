@@ -14,24 +14,21 @@ const VARINT_MAX: u64 = (1 << 62) - 1;
 /// The most streams of one kind that QUIC can count (RFC 9000 §4.6).
 const STREAMS_MAX: u64 = 1 << 60;
 
+/// Clocks count no further than some centuries ahead, and overflow panics: more than this is a mistake.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
-    humantime::parse_duration(text)
-        .map_err(|_| format!("\"{text}\" is not a duration; write a number and a unit, as in 10s or 500ms"))
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| format!("\"{text}\" is not a duration; write a number and a unit, as in 10s or 500ms"))?;
+    if duration > LONGEST {
+        return Err(format!("\"{text}\" is too long; give at most ten years"));
+    }
+    Ok(duration)
 }
 
 /// A duration of which zero means "never" or "for ever".
 pub(super) fn duration_or_off(text: &str) -> Result<Option<Duration>, Problem> {
     Ok(Some(duration(text)?).filter(|duration| !duration.is_zero()))
-}
-
-/// As [`duration_or_off`], as long as the transport parameter `max_idle_timeout` can say, in milliseconds.
-pub(super) fn idle_timeout(text: &str) -> Result<Option<Duration>, Problem> {
-    match duration_or_off(text)? {
-        Some(timeout) if timeout.as_millis() > u128::from(VARINT_MAX) => {
-            Err(format!("\"{text}\" is longer than QUIC can say; use 0 for no timeout"))
-        }
-        timeout => Ok(timeout),
-    }
 }
 
 pub(super) fn boolean(text: &str) -> Result<bool, Problem> {

@@ -32,6 +32,9 @@ pub const H3: &[u8] = b"h3";
 /// The name under which the supervisor keeps the generated certificate and key.
 pub const KEEP: &str = "tls-generated";
 
+/// A generated certificate and its key, as bytes that mean something to this program only.
+pub type Keep = Zeroizing<Vec<u8>>;
+
 /// How often [`Tls::check`] is to be called. A few `stat` calls tell whether a file has changed, with symbolic links
 /// followed, on every file system; a watch would miss a swapped link or a network file system.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -76,7 +79,7 @@ pub struct Loaded {
     pub tls: Tls,
     /// To hand to the supervisor (`keep`, under [`KEEP`]) so that the next generation serves the same certificate;
     /// `None`: nothing new to keep.
-    pub keep: Option<Zeroizing<Vec<u8>>>,
+    pub keep: Option<Keep>,
 }
 
 impl fmt::Debug for Tls {
@@ -120,6 +123,7 @@ impl Tls {
         // without shared state a replay can't be told.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if clients.is_some() {
+            tracing::warn!("client certificates are verified, and grant nothing beyond --auth-public");
             // A resumed session skips the certificate, whose authority may have been taken away since.
             config.send_tls13_tickets = 0;
         } else {
@@ -167,7 +171,7 @@ impl Tls {
 
     /// Call it every [`CHECK_INTERVAL`]: reloads when a file has changed (and logs either outcome), renews a generated
     /// certificate that is near its end. `Some`: hand this to the supervisor as [`Loaded::keep`].
-    pub fn check(&self, now: SystemTime) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn check(&self, now: SystemTime) -> Option<Keep> {
         let mut state = self.lock();
         if state.stamps != Stamp::all(paths(&self.settings)) {
             match self.reload_locked(&mut state) {
@@ -187,7 +191,7 @@ impl Tls {
         None
     }
 
-    fn renew(&self, state: &mut State, now: SystemTime) -> Result<Zeroizing<Vec<u8>>, Error> {
+    fn renew(&self, state: &mut State, now: SystemTime) -> Result<Keep, Error> {
         let fresh = Generated::new(&self.settings.generate, now)?;
         self.certificates.replace(all(&state.pairs, Some(&fresh), &self.provider)?);
         let keep = fresh.to_kept();
@@ -224,7 +228,7 @@ fn generated(
     provider: &CryptoProvider,
     kept: Option<&[u8]>,
     now: SystemTime,
-) -> Result<(Option<Generated>, Option<Zeroizing<Vec<u8>>>), Error> {
+) -> Result<(Option<Generated>, Option<Keep>), Error> {
     if settings.generate.is_empty() {
         return Ok((None, None));
     }
