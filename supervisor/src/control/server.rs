@@ -10,19 +10,22 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use protocol::exit;
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Clients at the same time; those that wait for the end of an upgrade count.
+/// Clients at the same time. One more displaces the one that has been silent longest.
 const MAX_CLIENTS: usize = 32;
 /// For a whole request line to arrive, and for a reply to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -169,28 +172,52 @@ fn bind_private(path: &Path) -> io::Result<StdListener> {
 }
 
 async fn accept(listener: UnixListener, requests: mpsc::Sender<Asked>, answering: Arc<Semaphore>) {
-    let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let mut clients: VecDeque<Client> = VecDeque::new();
     loop {
-        // Without a free slot the client waits in the backlog, which is bounded as well.
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(client(stream, requests.clone(), Arc::clone(&answering), slot));
-            }
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: accepting at once again would spin.
                 tracing::warn!("the control socket can't accept: {error}");
                 tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
             }
+        };
+        clients.retain(|client| !client.task.is_finished());
+        if clients.len() >= MAX_CLIENTS {
+            // Whoever is silent longest makes room; those that wait for an answer are left alone.
+            let silent = clients.iter().position(|client| !client.busy.load(Relaxed));
+            let Some(silent) = silent.and_then(|index| clients.remove(index)) else {
+                refuse(&stream);
+                continue;
+            };
+            silent.task.abort();
         }
+        let busy = Arc::new(AtomicBool::new(false));
+        let served = serve(stream, requests.clone(), Arc::clone(&answering), Arc::clone(&busy));
+        clients.push_back(Client { task: tokio::spawn(served).abort_handle(), busy });
     }
 }
 
-async fn client(
+/// One connection.
+struct Client {
+    task: AbortHandle,
+    /// It has asked and is not answered yet.
+    busy: Arc<AtomicBool>,
+}
+
+fn refuse(stream: &UnixStream) {
+    let message = format!("{MAX_CLIENTS} clients wait for their answers already; try again later");
+    let reply = serde_json::to_vec(&Reply::Error { message }).unwrap_or_default();
+    // It fits into an empty socket; a client that has gone needs none.
+    let _ = stream.try_write(&[&reply, &b"\n"[..]].concat());
+}
+
+async fn serve(
     mut stream: UnixStream,
     requests: mpsc::Sender<Asked>,
     answering: Arc<Semaphore>,
-    _slot: OwnedSemaphorePermit,
+    busy: Arc<AtomicBool>,
 ) {
     if !permitted(&stream) {
         let message = "this socket is for its owner and root; run as the supervisor's user".to_owned();
@@ -199,21 +226,22 @@ async fn client(
     }
     let mut buffer = Vec::with_capacity(256);
     while let Ok(Some(line)) = timeout(PATIENCE, next_line(&mut stream, &mut buffer)).await {
+        let Ok(line) = line else {
+            let message = format!("a request has at most {MAX_REQUEST} bytes");
+            send(&mut stream, &Reply::Error { message }).await;
+            return;
+        };
+        busy.store(true, Relaxed);
         // Never waits: there are as many as there are clients.
         let Ok(_answering) = answering.acquire().await else { return };
-        let reply = match line {
-            Err(message) => {
-                send(&mut stream, &Reply::Error { message }).await;
-                return;
-            }
-            Ok(line) => match serde_json::from_slice(&line) {
-                Err(error) => Reply::Error { message: format!("not a request: {error}; see docs/control.md") },
-                Ok(request) => answer(&requests, request).await,
-            },
+        let reply = match serde_json::from_slice(&line) {
+            Ok(request) => answer(&requests, request).await,
+            Err(error) => Reply::Error { message: format!("not a request: {error}; see docs/control.md") },
         };
         if !send(&mut stream, &reply).await {
             return;
         }
+        busy.store(false, Relaxed);
     }
 }
 
@@ -232,15 +260,18 @@ fn permitted(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
 }
 
-/// `None` at the end of the stream; `Err` with a line for the client when the request is too long.
-async fn next_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> Option<Result<Vec<u8>, String>> {
+/// A request longer than [`MAX_REQUEST`].
+struct TooLong;
+
+/// `None` at the end of the stream.
+async fn next_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> Option<Result<Vec<u8>, TooLong>> {
     loop {
         if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
             let rest = buffer.split_off(end + 1);
             return Some(Ok(std::mem::replace(buffer, rest)));
         }
         if buffer.len() > MAX_REQUEST {
-            return Some(Err(format!("a request has at most {MAX_REQUEST} bytes")));
+            return Some(Err(TooLong));
         }
         match stream.read_buf(buffer).await {
             Ok(0) | Err(_) => return None,

@@ -163,3 +163,26 @@ async fn a_request_that_is_dropped_is_answered() {
     stream.read_line(&mut answer).await.expect("answered");
     assert!(answer.contains("the supervisor ended"), "{answer}");
 }
+
+/// Whoever connects and says nothing must not keep an operator out.
+#[tokio::test]
+async fn silent_clients_make_room() {
+    let (_directory, path, server) = bound();
+    let (asked, mut requests) = mpsc::channel(1);
+    let _running = server.serve(asked).expect("served");
+    tokio::spawn(async move {
+        while let Some(Asked { reply, .. }) = requests.recv().await {
+            reply.send(Reply::Done { active: Generation(1) }).expect("the client waits");
+        }
+    });
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(UnixStream::connect(&path).await.expect("connected"));
+    }
+    let mut stream = BufReader::new(UnixStream::connect(&path).await.expect("connected"));
+    stream.get_mut().write_all(b"{\"request\":\"rollback\"}\n").await.expect("written");
+    let mut answer = String::new();
+    let answered = tokio::time::timeout(Duration::from_secs(2), stream.read_line(&mut answer)).await;
+    answered.expect("in less than the patience with silent clients").expect("answered");
+    assert!(answer.contains("done"), "{answer}");
+}

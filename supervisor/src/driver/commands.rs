@@ -104,10 +104,8 @@ async fn get(url: &HealthUrl) -> Result<(), String> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let request = hyper::Request::get(&url.path).header(HOST, &url.authority).body(String::new());
     let request = request.map_err(|error| format!("can't be asked: {error}"))?;
-    let status = tokio::select! {
-        biased;
-        response = sender.send_request(request) => response.map_err(broken)?.status(),
-        ended = connection => return Err(ended.err().map_or_else(|| "closed without an answer".to_owned(), broken)),
-    };
+    // Beside the request, and ended with it. Its own error, if any, is the request's too.
+    let _connection = Background(tokio::spawn(async move { drop(connection.await) }));
+    let status = sender.send_request(request).await.map_err(broken)?.status();
     if status.is_success() { Ok(()) } else { Err(format!("answered {status}")) }
 }

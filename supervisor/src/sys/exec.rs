@@ -147,7 +147,7 @@ mod tests {
     fn a_file_of_an_unknown_format_is_an_error_and_no_script() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("garbage");
-        let mut file = std::fs::File::options().create(true).write(true).mode(0o755).open(&path).expect("made");
+        let mut file = std::fs::File::options().create_new(true).write(true).mode(0o755).open(&path).expect("made");
         file.write_all(b"echo I am no program\n").expect("written");
         drop(file);
         let name = CString::new(path.as_os_str().as_bytes()).expect("no NUL");
