@@ -1,4 +1,5 @@
-//! What can go wrong on a channel.
+//! What can go wrong on a channel. Each message is complete in itself, because most end up as one line in a log or in a
+//! message to the other side.
 
 use super::{MAX_FDS, MAX_MESSAGE};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ pub enum InvalidChannel {
     Kind(RawFd),
     /// Its flags can't be set.
     #[error("set up the channel: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
 }
 
 /// Why a message was not sent.
@@ -47,10 +48,10 @@ pub enum SendError {
     TooManyInFlight,
     /// The message can't be written as JSON.
     #[error("write a message as JSON: {0}")]
-    Unwritable(#[source] serde_json::Error),
+    Unwritable(serde_json::Error),
     /// Anything else, as sendmsg(2).
     #[error("send a message: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
 }
 
 impl From<Errno> for SendError {
@@ -86,12 +87,11 @@ pub enum RecvError {
         /// Its `type`, if that could be read.
         message: Option<String>,
         /// What is wrong.
-        #[source]
         error: serde_json::Error,
     },
     /// Anything else, as recvmsg(2).
     #[error("receive a message: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
 }
 
 impl From<Errno> for RecvError {
@@ -120,5 +120,5 @@ pub enum MemfdError {
     },
     /// Anything else, as read(2).
     #[error("read a memfd: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
 }

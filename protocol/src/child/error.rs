@@ -1,4 +1,4 @@
-//! What can go wrong for a child.
+//! What can go wrong for a child. Each message is complete in itself: one line for the operator.
 
 use super::FD_VARIABLE;
 use crate::channel::{InvalidChannel, MemfdError, RecvError, SendError};
@@ -20,7 +20,7 @@ pub enum Error {
     },
     /// The check needs /proc.
     #[error("look at this process in /proc (is it mounted?): {0}")]
-    Proc(#[source] io::Error),
+    Proc(io::Error),
     /// The variable is not the number of a descriptor.
     #[error("read {FD_VARIABLE}={value:?}: not the number of a descriptor; it is set by moq-supervise, not by hand")]
     Variable {
@@ -38,7 +38,7 @@ pub enum Error {
     Channel(#[from] InvalidChannel),
     /// The runtime can't watch the channel.
     #[error("watch the channel: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
     /// `hello` can't be sent.
     #[error(transparent)]
     Send(#[from] SendError),
@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// The supervisor hands over something else than was asked for.
     #[error("be adopted: {0}")]
-    Adopt(#[from] AdoptError),
+    Adopt(AdoptError),
 }
 
 /// What is wrong with an `adopt` message.
@@ -121,7 +121,6 @@ pub enum AdoptError {
         /// Its name.
         name: String,
         /// Why.
-        #[source]
         error: MemfdError,
     },
     /// The keys can't be read.
@@ -144,5 +143,5 @@ pub enum KeepError {
     TooLong(usize),
     /// The kernel gives no memfd.
     #[error("make a memfd: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
 }

@@ -93,7 +93,7 @@ impl Unadopted {
                     return Err(Error::Refused { error });
                 }
                 Ok(Some(Received::Message { message: ToChild::Adopt(adopt), fds })) => {
-                    assembly = match assembly.add(adopt, fds)? {
+                    assembly = match assembly.add(adopt, fds).map_err(Error::Adopt)? {
                         adoption::Progress::More(assembly) => assembly,
                         adoption::Progress::Complete(adoption) => return Ok((Supervisor { link, early }, adoption)),
                     };

@@ -66,7 +66,7 @@ impl Sender {
         if secret.len() > MAX_KEPT_BYTES {
             return Err(KeepError::TooLong(secret.len()));
         }
-        let memfd = sealed_memfd(name, secret)?;
+        let memfd = sealed_memfd(name, secret).map_err(KeepError::Io)?;
         // The message is short, so it can be sent.
         let _ = self.0.post(&FromChild::Keep { name: name.into() }, Some(memfd));
         Ok(())

@@ -143,7 +143,6 @@ impl Cipher {
     #[must_use]
     pub fn open(&self, bytes: [u8; CID_LEN]) -> ConnectionId {
         let plain = speck::decrypt(&self.round_keys, u64::from_be_bytes(bytes));
-        #[expect(clippy::cast_possible_truncation, reason = "28 bits are left")]
         let tag = Tag((plain >> COUNTER_BITS) as u32);
         ConnectionId { tag, counter: plain & (MAX_COUNTER - 1) }
     }

@@ -1,1 +1,204 @@
+//! Real endpoints on loopback.
 
+use super::*;
+use crate::cid::ConnectionId;
+use crate::keys::{BootId, Secret};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use nix::sys::socket::getsockopt;
+use quinn::rustls::RootCertStore;
+use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use quinn::{ClientConfig, Incoming};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
+
+fn keys(generation: u32) -> ChildKeys {
+    Secret::from_bytes([1; 32]).child_keys(&BootId::from_bytes([2; 16]), Generation(generation))
+}
+
+fn endpoints(generation: u32, gro: bool) -> Endpoints {
+    Endpoints::with_keys(Generation(generation), Arc::new(keys(generation)), gro)
+}
+
+fn member(number: u16) -> (Member, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    (Member { id: MemberId::new(number).unwrap(), socket }, address)
+}
+
+fn server_and_client() -> (ServerConfig, ClientConfig) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = CertificateDer::from(made.cert);
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let server = ServerConfig::with_single_cert(vec![certificate], key.into()).unwrap();
+    (server, ClientConfig::with_root_certificates(Arc::new(roots)).unwrap())
+}
+
+/// A packet for a connection that nobody knows.
+fn orphan(generation: u32, member: u16, counter: u64) -> [u8; 60] {
+    let tag = Tag::new(Generation(generation), MemberId::new(member).unwrap()).unwrap();
+    let mut packet = [0x40; 60];
+    packet[1..9].copy_from_slice(&Cipher::new(&keys(1).cid).seal(ConnectionId::new(tag, counter).unwrap()));
+    packet
+}
+
+/// The last 16 bytes of the answer to that packet, if it is the stateless reset of that generation.
+fn is_reset(answer: &[u8], packet: &[u8], generation: u32) -> bool {
+    let mut mac = <Hmac<sha2::Sha256>>::new_from_slice(keys(generation).reset.as_bytes()).unwrap();
+    mac.update(&packet[1..9]);
+    answer.ends_with(&mac.finalize().into_bytes()[..16])
+}
+
+async fn client_of(address: SocketAddr) -> tokio::net::UdpSocket {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(address).await.unwrap();
+    socket
+}
+
+async fn answer(client: &tokio::net::UdpSocket) -> Vec<u8> {
+    let mut answer = [0; 2_000];
+    let length = in_time(client.recv(&mut answer)).await.unwrap();
+    answer[..length].to_vec()
+}
+
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
+}
+
+#[tokio::test]
+async fn a_client_connects_and_nothing_is_foreign() {
+    let (server, client) = server_and_client();
+    let (member, address) = member(4);
+    let server = endpoints(1, false).open(member, Some(server)).unwrap();
+    let dialer = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (accepted, connected) = in_time(async {
+        tokio::join!(
+            async { server.endpoint.accept().await.unwrap().await },
+            dialer.connect_with(client, address, "localhost").unwrap()
+        )
+    })
+    .await;
+    accepted.unwrap();
+    let connection = connected.unwrap();
+    connection.open_uni().await.unwrap().write_all(b"hello").await.unwrap();
+    assert!(server.counters.received() > 0);
+    assert_eq!(server.counters.foreign(), 0);
+}
+
+#[tokio::test]
+async fn gro_is_cleared_unless_wanted() {
+    for gro in [false, true] {
+        let (member, _) = member(4);
+        let handle = member.socket.try_clone().unwrap();
+        let _server = endpoints(1, gro).open(member, None).unwrap();
+        assert_eq!(getsockopt(&handle, UdpGroSegment).unwrap(), gro);
+    }
+}
+
+/// The foreign packet goes first, so that the answer to the other proves that it was left unanswered.
+#[tokio::test]
+async fn a_foreign_packet_is_counted_and_not_answered() {
+    let (config, _) = server_and_client();
+    let (member, address) = member(4);
+    let server = endpoints(3, false).open(member, Some(config)).unwrap();
+    let client = client_of(address).await;
+    client.send(&orphan(3, 5, 0)).await.unwrap();
+    client.send(&orphan(2, 4, 0)).await.unwrap();
+    client.send(&orphan(3, 4, 0)).await.unwrap();
+    assert!(is_reset(&answer(&client).await, &orphan(3, 4, 0), 3));
+    assert_eq!((server.counters.received(), server.counters.foreign()), (3, 2));
+}
+
+#[tokio::test]
+async fn an_heir_resets_the_connections_of_the_dead_with_their_key() {
+    let (config, _) = server_and_client();
+    let (member, address) = member(4);
+    let endpoints = endpoints(3, false);
+    let _server = endpoints.open(member, Some(config)).unwrap();
+    let client = client_of(address).await;
+    endpoints.heirs().extend([(Generation(2), keys(2).reset.clone())]);
+    client.send(&orphan(2, 7, 9)).await.unwrap();
+    assert!(is_reset(&answer(&client).await, &orphan(2, 7, 9), 2));
+}
+
+/// quinn's default would answer one per 20 ms, and leave 10 000 orphans waiting for minutes.
+#[tokio::test]
+async fn a_burst_of_orphans_is_answered_faster_than_quinn_does_by_default() {
+    let (config, _) = server_and_client();
+    let (member, address) = member(4);
+    let _server = endpoints(3, false).open(member, Some(config)).unwrap();
+    let client = client_of(address).await;
+    let begun = Instant::now();
+    for counter in 0..200 {
+        client.send(&orphan(3, 4, counter)).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    let mut answers = 0;
+    let mut buffer = [0; 2_000];
+    while tokio::time::timeout(Duration::from_millis(50), client.recv(&mut buffer)).await.is_ok() {
+        answers += 1;
+    }
+    let by_default = 1 + begun.elapsed().as_millis() / 20;
+    assert!(answers > 2 * by_default, "{answers} answers, {by_default} by default");
+}
+
+/// Passes datagrams between a client and whichever server it is told.
+async fn forward(
+    front: tokio::net::UdpSocket,
+    back: tokio::net::UdpSocket,
+    server: tokio::sync::watch::Receiver<SocketAddr>,
+) {
+    let (mut up, mut down) = ([0; 2_000], [0; 2_000]);
+    let mut client = None;
+    loop {
+        tokio::select! {
+            Ok((length, from)) = front.recv_from(&mut up) => {
+                client = Some(from);
+                let to = *server.borrow();
+                back.send_to(&up[..length], to).await.unwrap();
+            }
+            Ok(length) = back.recv(&mut down) => {
+                front.send_to(&down[..length], client.unwrap()).await.unwrap();
+            }
+        }
+    }
+}
+
+/// A Retry of one generation is good for the next: its token opens there, and the Initial that carries it, whose
+/// destination ID the first one minted, is not taken for foreign.
+#[tokio::test]
+async fn a_client_that_was_told_to_retry_can_finish_with_another_generation() {
+    let (server, client) = server_and_client();
+    let ((old, old_address), (new, new_address)) = (member(4), member(8));
+    let old = endpoints(1, false).open(old, Some(server.clone())).unwrap();
+    let new = endpoints(2, false).open(new, Some(server)).unwrap();
+
+    let front = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let back = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = front.local_addr().unwrap();
+    let (steer, steered) = tokio::sync::watch::channel(old_address);
+    let forwarder = tokio::spawn(forward(front, back, steered));
+
+    let dialer = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let connecting = dialer.connect_with(client, address, "localhost").unwrap();
+    let retried: Incoming = in_time(old.endpoint.accept()).await.unwrap();
+    steer.send(new_address).unwrap();
+    retried.retry().unwrap();
+
+    let again = in_time(new.endpoint.accept()).await.unwrap();
+    assert!(again.remote_address_validated());
+    let (accepted, connected) = in_time(async { tokio::join!(again, connecting) }).await;
+    accepted.unwrap();
+    connected.unwrap();
+    assert_eq!(new.counters.foreign(), 0);
+    forwarder.abort();
+}
+
+#[tokio::test]
+async fn a_generation_that_fits_into_no_id_makes_no_endpoint() {
+    for generation in [0, 65_536] {
+        let error = endpoints(generation, false).open(member(4).0, None).unwrap_err();
+        assert!(error.to_string().contains("is not within"), "{error}");
+    }
+}
