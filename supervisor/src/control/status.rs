@@ -18,7 +18,7 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// The upgrade in flight.
     pub upgrade: Option<UpgradeStatus>,
-    /// The last generation that failed, until one succeeds.
+    /// The last generation that failed since the start.
     pub last_failure: Option<FailureStatus>,
     /// What an operator should look at, one line each.
     pub alarms: Vec<String>,

@@ -39,7 +39,7 @@ pub(super) fn check(
     events: mpsc::Sender<Event>,
 ) -> Background {
     Background(tokio::spawn(async move {
-        let result = run(&command, limit, &reaper).await.map_err(|why| format!("--check-command {why}"));
+        let result = run(&command, limit, &reaper).await;
         // The loop has ended: nobody asks any more.
         let _ = events.send(Event::Checked { generation, result }).await;
     }))

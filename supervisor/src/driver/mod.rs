@@ -106,6 +106,8 @@ struct Driver {
     alarms: Vec<String>,
     /// When the steering program is due to be attached afresh.
     reattach: Time,
+    /// A state has changed since the service manager was told.
+    changed: bool,
     /// When the service manager may be told the next status text.
     status_due: Option<Time>,
     exit: Option<u8>,
@@ -153,6 +155,7 @@ impl Driver {
             merging: merging_interfaces(),
             alarms: Vec::new(),
             reattach: Time::since_epoch(REATTACH_INTERVAL),
+            changed: false,
             status_due: None,
             exit: None,
             config,
@@ -203,7 +206,7 @@ impl Driver {
         }
         if self.notify.wanted() {
             let text = status::text(&self.core.snapshot(now));
-            self.status_due = self.notify.status(now, &text);
+            self.status_due = self.notify.status(now, &text, !std::mem::take(&mut self.changed));
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::core::Time;
 
-/// At most one STATUS in this time: the manager logs and stores each.
+/// At most one STATUS in this time if only numbers in it have changed: the manager stores each.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The way to the service manager, if there is one.
@@ -58,12 +58,13 @@ impl Notify {
         }
     }
 
-    /// Sends the status text if it has changed and the last one is old enough; otherwise says when it may be.
-    pub(super) fn status(&mut self, now: Time, text: &str) -> Option<Time> {
+    /// Sends the status text if it has changed. One that only counts on waits until the last one is old enough: then
+    /// it is said when that will be.
+    pub(super) fn status(&mut self, now: Time, text: &str, counts_on: bool) -> Option<Time> {
         if text == self.said {
             return None;
         }
-        if now < self.quiet_until {
+        if counts_on && now < self.quiet_until {
             return Some(self.quiet_until);
         }
         self.say(&format!("STATUS={text}"));

@@ -203,8 +203,7 @@ impl Driver {
         match note {
             Note::Serving => self.notify.say("READY=1"),
             Note::Stopping => self.notify.say("STOPPING=1"),
-            // The status text is compared after each event anyway.
-            Note::Changed => {}
+            Note::Changed => self.changed = true,
             Note::Info(line) => tracing::info!("{line}"),
             Note::Warn(line) => tracing::warn!("{line}"),
         }

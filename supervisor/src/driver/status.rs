@@ -40,7 +40,11 @@ fn trouble(snapshot: &Snapshot) -> Option<String> {
         snapshot.last_failure.as_ref().map(|failure| format!("generation {}: {}", failure.generation, failure.reason));
     match snapshot.phase {
         PhaseView::Failed { attempts, next, stand_in } => {
-            let mut line = format!("failed: {attempts} respawns ended before they were ready");
+            let mut line = match attempts {
+                0 => "failed: the active generation has crashed".to_owned(),
+                1 => "failed: a respawn ended before it was ready".to_owned(),
+                more => format!("failed: {more} respawns ended before they were ready"),
+            };
             if let Some(next) = next {
                 line = format!("{line}, the next in {}", span(next));
             }
@@ -52,7 +56,11 @@ fn trouble(snapshot: &Snapshot) -> Option<String> {
             }
             Some(line)
         }
-        PhaseView::Serving => because.map(|because| format!("last failure: {because}")),
+        // Until a later one succeeds.
+        PhaseView::Serving => {
+            let failed = snapshot.last_failure.as_ref().map(|failure| failure.generation);
+            because.filter(|_| failed > snapshot.active).map(|because| format!("last failure: {because}"))
+        }
         PhaseView::Stopping => Some("stopping".to_owned()),
         PhaseView::Leaving => Some("leaving".to_owned()),
         PhaseView::Idle | PhaseView::Starting | PhaseView::Ended => None,
@@ -124,4 +132,49 @@ pub(super) fn supervisor(now: Time, program: &std::ffi::OsStr) -> SupervisorStat
 /// Saturates after 584 million years.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::snapshot::FailureView;
+    use protocol::message::Generation;
+
+    fn snapshot(phase: PhaseView, active: u32, failed: Option<u32>) -> Snapshot {
+        let failure =
+            |number| FailureView { generation: Generation(number), reason: "it hung".to_owned(), status: None };
+        Snapshot {
+            phase,
+            active: Some(Generation(active)),
+            generations: Vec::new(),
+            upgrade: None,
+            queued: false,
+            last_failure: failed.map(failure),
+            gro: true,
+        }
+    }
+
+    #[test]
+    fn a_failed_upgrade_is_told_until_a_later_one_succeeds() {
+        assert_eq!(
+            text(&snapshot(PhaseView::Serving, 1, Some(2))),
+            "no generation; last failure: generation 2: it hung"
+        );
+        assert_eq!(text(&snapshot(PhaseView::Serving, 3, Some(2))), "no generation");
+        assert_eq!(text(&snapshot(PhaseView::Serving, 3, None)), "no generation");
+    }
+
+    #[test]
+    fn an_outage_says_what_was_tried_and_what_is_next() {
+        let failed = |attempts, next: Option<u64>, stand_in: Option<u32>| {
+            let next = next.map(Duration::from_secs);
+            let phase = PhaseView::Failed { attempts, next, stand_in: stand_in.map(Generation) };
+            text(&snapshot(phase, 1, Some(4)))
+        };
+        let crashed = "no generation; failed: the active generation has crashed; generation 4: it hung";
+        assert_eq!(failed(0, None, None), crashed);
+        let third = "no generation; failed: 3 respawns ended before they were ready, the next in 8 s, generation 2 stands \
+                     in; generation 4: it hung";
+        assert_eq!(failed(3, Some(8), Some(2)), third);
+    }
 }

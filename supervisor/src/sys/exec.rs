@@ -128,7 +128,8 @@ mod tests {
         let keep = OwnedFd::from(theirs);
         let number = keep.as_raw_fd();
         let mut command = Command::new("sh");
-        command.args(["-c", "cd /proc/self/fd && echo *; cd ..; grep -E '^Sig(Blk|Ign)' /proc/$$/status"]);
+        // exec: a shell that forks blocks all signals meanwhile, and its child would see that.
+        command.args(["-c", "cd /proc/self/fd && echo *; exec grep -E '^Sig(Blk|Ign)' /proc/self/status"]);
         clean_slate(&mut command, Some(keep));
         let output = command.output().expect("sh runs");
         let text = String::from_utf8(output.stdout).expect("text");
