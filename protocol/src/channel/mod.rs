@@ -181,6 +181,11 @@ impl Record {
         struct Head {
             r#type: String,
         }
+        // serde would take an array of the fields' values too.
+        if self.bytes.trim_ascii_start().first() != Some(&b'{') {
+            let error = serde::de::Error::custom("not a JSON object");
+            return Err(RecvError::Malformed { message: None, error });
+        }
         let malformed = |message| move |error| RecvError::Malformed { message, error };
         let Head { r#type } = serde_json::from_slice(&self.bytes).map_err(malformed(None))?;
         if !T::TYPES.contains(&&*r#type) {

@@ -135,7 +135,7 @@ fn an_unknown_message_is_told_apart_from_a_malformed_one() {
     let missing = recv(br#"{"type":"activate"}"#).unwrap_err();
     assert!(matches!(&missing, RecvError::Malformed { message: Some(kind), .. } if kind == "activate"));
     assert!(missing.to_string().contains("activate") && missing.to_string().contains("seq"), "{missing}");
-    for garbage in [&b"{"[..], b"[]", b"\xff\xfe", b"{\"type\":7}", b"null"] {
+    for garbage in [&b"{"[..], b"[]", b"[\"alone\"]", b"\xff\xfe", b"{\"type\":7}", b"null"] {
         assert!(matches!(recv(garbage), Err(RecvError::Malformed { message: None, .. })));
     }
 }

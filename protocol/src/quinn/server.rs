@@ -66,7 +66,8 @@ impl Server {
         }
         sender.ready();
         let drain_timeout = adoption.drain.timeout;
-        let warden = Warden { sender, endpoints, members, tally, gate, deadline: None, drain_timeout };
+        let warden =
+            Warden { sender, endpoints, members, tally, gate, deadline: None, drain_timeout, _accepted: accepted };
         tokio::spawn(warden.run(receiver));
         Ok(Self { sessions })
     }
@@ -117,6 +118,8 @@ struct Warden {
     /// Draining until then.
     deadline: Option<Instant>,
     drain_timeout: Duration,
+    /// Keeps [`Server::accept`] waiting until the last word has been said, since the process may end right after.
+    _accepted: mpsc::Sender<Session>,
 }
 
 impl Warden {
