@@ -45,9 +45,10 @@ impl Backoff {
         longest / 2 + self.jitter.up_to(longest / 2)
     }
 
-    /// Moves what lies in the future as if the present were the epoch, and forgets where the jitter is.
+    /// Moves what lies in the future as if the present were the epoch, forgets where the jitter is, and that there is
+    /// something to be reset when there is nothing.
     pub(super) fn rebase(&mut self, now: Time) {
-        self.stable_at = self.stable_at.map(|stable| stable.rebased(now));
+        self.stable_at = self.stable_at.map(|stable| stable.rebased(now)).filter(|_| self.level > 0);
         self.jitter = Jitter(0);
     }
 }

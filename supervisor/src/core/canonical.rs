@@ -1,5 +1,7 @@
 //! One representative of all lifecycles that go on alike, for who explores them.
 
+use super::crash::LAST_RESORT;
+use super::event::RequestId;
 use super::generation::{Channel, Child, Escalation, State};
 use super::time::Time;
 use super::{Attempt, Core, Holder, Phase, Stage, Upgrade, Verdict};
@@ -15,11 +17,13 @@ pub struct Canonical {
     pub generations: BTreeMap<Generation, Generation>,
     /// How the role messages are called now whose acknowledgement it waits for.
     pub roles: BTreeMap<u64, u64>,
+    /// How the requests are called now that are not answered yet.
+    pub requests: BTreeMap<RequestId, RequestId>,
 }
 
 impl Core {
-    /// Another lifecycle that does the same from now on at the same events, where generations and role messages are
-    /// called by their new names: no number, moment or text is left in it that only tells of the past, and the jitter
+    /// Another lifecycle that does the same from now on at the same events, where generations, role messages and
+    /// requests are called by their new names: no number, moment or text is left in it that only tells of the past, and the jitter
     /// begins anew. So the endlessly many states of a long life become finitely many.
     #[must_use]
     pub fn canonical(&self, now: Time) -> Canonical {
@@ -28,9 +32,27 @@ impl Core {
         let roles = pending.collect::<BTreeSet<_>>().into_iter().zip(1..).collect::<BTreeMap<_, _>>();
         let mut core = self.clone();
         core.rename(&generations, &roles);
+        let waiting = core.waiters().map(|request| *request).collect::<BTreeSet<_>>();
+        let requests = waiting.into_iter().zip((1..).map(RequestId)).collect::<BTreeMap<_, _>>();
+        for request in core.waiters() {
+            if let Some(new) = requests.get(request) {
+                *request = *new;
+            }
+        }
         core.rebase(now);
         core.forget();
-        Canonical { core, generations, roles }
+        Canonical { core, generations, roles, requests }
+    }
+
+    /// All who wait for an answer.
+    fn waiters(&mut self) -> impl Iterator<Item = &mut RequestId> {
+        let in_flight = match &mut self.phase {
+            Phase::Serving { upgrade, .. } => upgrade.as_mut().map(|upgrade| &mut upgrade.waiters),
+            Phase::Down { respawn, .. } => Some(&mut respawn.waiters),
+            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => None,
+        };
+        let queued = self.queued.as_mut().map(|queued| &mut queued.waiters);
+        in_flight.into_iter().chain(queued).flatten()
     }
 
     /// Every generation whose number is somewhere in it.
@@ -160,6 +182,15 @@ impl Core {
     /// Drops what no decision depends on.
     fn forget(&mut self) {
         self.last_failure = None;
+        match &mut self.phase {
+            Phase::Down { respawn, .. } => respawn.failed = respawn.failed.min(LAST_RESORT),
+            Phase::Idle
+            | Phase::First { .. }
+            | Phase::Serving { .. }
+            | Phase::Stopping { .. }
+            | Phase::Leaving
+            | Phase::Ended => {}
+        }
         for child in self.children.values_mut() {
             child.pid = child.pid.map(|_| 0);
             child.stats = Stats::default();

@@ -137,8 +137,8 @@ impl Core {
 
     /// Tells a child that what it asks for can't be had.
     fn refuse(&mut self, now: Time, generation: Generation, failure: Failure, out: &mut Vec<Action>) {
-        self.tell(generation, ToChild::Refused { error: failure.reason.clone() }, out);
-        self.end(now, generation, End::Wait, out);
+        let told = self.tell(generation, ToChild::Refused { error: failure.reason.clone() }, out);
+        self.end(now, generation, if told { End::Wait } else { End::Term }, out);
         self.candidate_failed(now, generation, failure, out);
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Packets that waited longer are not served: their clients have gone on, and a late answer would reach nobody.
 const FLUSH_AFTER: Duration = Duration::from_secs(3);
 /// So many respawns in a row that end before they are ready, and a draining generation has to stand in.
-const LAST_RESORT: u32 = 3;
+pub(super) const LAST_RESORT: u32 = 3;
 
 impl Core {
     pub(super) fn exited(&mut self, now: Time, generation: Generation, status: ExitStatus, out: &mut Vec<Action>) {

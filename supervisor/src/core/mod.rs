@@ -23,6 +23,7 @@ mod stop;
 mod time;
 mod upgrade;
 
+pub use canonical::Canonical;
 pub use event::{Action, Deny, Event, ExitStatus, Kill, Note, Outcome, RequestId, Settings, SpawnError, Steering};
 pub use generation::{ACKNOWLEDGE, GRACE, MORE_TIME, START_LIMIT, STOP_TIMEOUT};
 pub use snapshot::Snapshot;

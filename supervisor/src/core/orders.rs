@@ -34,12 +34,15 @@ impl Core {
         signal(generation, child, out);
     }
 
-    /// Sends a message, unless the child can't be told anything.
-    pub(super) fn tell(&self, generation: Generation, message: ToChild, out: &mut Vec<Action>) {
-        let Some(child) = self.children.get(&generation) else { return };
+    /// Sends a message. Says whether the child could be told.
+    pub(super) fn tell(&self, generation: Generation, message: ToChild, out: &mut Vec<Action>) -> bool {
+        let Some(child) = self.children.get(&generation) else { return false };
         match child.channel {
-            Channel::Open | Channel::Garbled => out.push(Action::Send { generation, message }),
-            Channel::Lost { .. } => {}
+            Channel::Open | Channel::Garbled => {
+                out.push(Action::Send { generation, message });
+                true
+            }
+            Channel::Lost { .. } => false,
         }
     }
 

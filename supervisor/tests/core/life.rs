@@ -45,6 +45,18 @@ pub(crate) fn hello() -> Hello {
     }
 }
 
+pub(crate) fn done(active: u32) -> Option<Outcome> {
+    Some(Outcome::Done { active: Generation(active) })
+}
+
+/// Why the upgrade failed that this request waited for.
+pub(crate) fn failed_with(life: &Life, waiter: RequestId) -> String {
+    match life.answer(waiter) {
+        Some(Outcome::Failed { reason, .. }) => reason.clone(),
+        other => panic!("not failed: {other:?}"),
+    }
+}
+
 /// One life. Every event goes through [`Watch`], which knows the invariants.
 pub(crate) struct Life {
     pub(crate) core: Core,
@@ -118,17 +130,21 @@ impl Life {
         self.out.clear();
         let end = self.now.after(time);
         while let Some(deadline) = self.core.next_deadline().filter(|deadline| *deadline <= end) {
-            self.now = deadline;
-            self.and_feed(Event::Tick);
+            self.pass_to(deadline);
         }
-        self.now = end;
+        self.pass_to(end);
+    }
+
+    fn pass_to(&mut self, moment: Time) {
+        self.watch.excuse(self.now.until(moment));
+        self.now = moment;
         self.and_feed(Event::Tick);
     }
 
     /// Goes to the next deadline.
     pub(crate) fn pass_to_deadline(&mut self) {
-        self.now = self.core.next_deadline().expect("something is due");
-        self.feed(Event::Tick);
+        self.out.clear();
+        self.pass_to(self.core.next_deadline().expect("something is due"));
     }
 
     pub(crate) fn spawned(&mut self, generation: u32) {

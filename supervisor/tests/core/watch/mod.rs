@@ -1,10 +1,16 @@
 //! The reference model: what a driver, the kernel and children would have seen, and which orders are right after that.
 //! It knows nothing of the core's states.
 
+mod checks;
+mod renamed;
+
 use protocol::message::{FromChild, Generation, ToChild};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use supervisor::core::{Action, Event, ExitStatus, GRACE, Kill, Note, RequestId, Settings, Steering, Time};
+use supervisor::core::{
+    ACKNOWLEDGE, Action, Canonical, Event, ExitStatus, GRACE, Kill, Note, RequestId, START_LIMIT, STOP_TIMEOUT,
+    Settings, Steering, Time,
+};
 
 /// What a child was last told to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,11 +50,14 @@ pub(crate) struct Process {
 /// All that was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Watch {
-    max_generations: usize,
+    settings: Settings,
+    /// Whether it minds how long requests and the end take, in addition to that something ends them.
+    pub(crate) timed: bool,
     pub(crate) processes: BTreeMap<Generation, Process>,
     /// Gone, but not retired.
     pub(crate) held: BTreeSet<Generation>,
-    pub(crate) waiting: BTreeSet<RequestId>,
+    /// Requests, and when they are answered at the latest.
+    pub(crate) waiting: BTreeMap<RequestId, Time>,
     /// In force, as far as the driver said.
     pub(crate) steering: Option<Steering>,
     /// The last that was ordered, whatever came of it.
@@ -61,6 +70,8 @@ pub(crate) struct Watch {
     /// A stop or leave was asked for, or follows from what happened.
     pub(crate) ending: bool,
     pub(crate) left: bool,
+    /// When the supervisor ends at the latest.
+    end_by: Option<Time>,
     pub(crate) started: bool,
     pub(crate) serving: bool,
     pub(crate) exit: Option<u8>,
@@ -70,10 +81,11 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            max_generations: settings.max_generations,
+            settings: settings.clone(),
+            timed: true,
             processes: BTreeMap::new(),
             held: BTreeSet::new(),
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             steering: None,
             ordered: None,
             steers: VecDeque::new(),
@@ -82,6 +94,7 @@ impl Watch {
             gro: true,
             ending: false,
             left: false,
+            end_by: None,
             started: false,
             serving: false,
             exit: None,
@@ -98,7 +111,7 @@ impl Watch {
         next_deadline: Option<Time>,
     ) -> Result<(), String> {
         let before = self.clone();
-        self.see(event);
+        self.see(now, event);
         // Before anything served, the first failure is the end of the service.
         let failed = |message: &FromChild| matches!(message, FromChild::Failed { .. });
         self.ending |= !self.serving && matches!(event, Event::Message { message, .. } if failed(message));
@@ -106,13 +119,22 @@ impl Watch {
         for action in actions {
             self.obey(now, action)?;
         }
+        if self.ending && !before.ending {
+            let drain = self.settings.stop_timeout.unwrap_or(STOP_TIMEOUT);
+            self.end_by = Some(now.after(drain + 2 * GRACE + ACKNOWLEDGE));
+        }
         self.check(now, next_deadline)?;
         before.check_reaction(&after_event, self, event)
     }
 
-    fn see(&mut self, event: &Event) {
+    fn see(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Upgrade { waiter, .. } | Event::Rollback { waiter } => self.waiting.extend(waiter),
+            Event::Upgrade { waiter, .. } | Event::Rollback { waiter } => {
+                let Settings { ready_timeout, probation, .. } = self.settings;
+                // Room, check, start and probation, and all that once more for a folded one.
+                let once = ready_timeout + START_LIMIT.max(ready_timeout) + probation + Duration::from_secs(60);
+                self.waiting.extend(waiter.map(|waiter| (waiter, now.after(2 * once))));
+            }
             Event::Stop => self.ending = true,
             Event::Leave { stored } if *stored && !self.ending => (self.ending, self.left) = (true, true),
             Event::Checked { .. } => self.checking = None,
@@ -128,7 +150,7 @@ impl Watch {
             Event::AdoptFailed { generation, .. } => self.with(*generation, |process| process.adopting = false),
             Event::Steered { active } => {
                 self.steering = self.steers.pop_front();
-                self.with(*active, |process| process.steered = true);
+                self.see_switch(*active);
             }
             Event::SteerFailed { .. } => drop(self.steers.pop_front()),
             Event::Message { generation, message } => self.with(*generation, |process| match message {
@@ -174,7 +196,7 @@ impl Watch {
                 require(!in_flight, "two upgrades in flight")?;
                 let known = self.processes.insert(*generation, Process::new()).is_some();
                 require(!known && !self.held.contains(generation), "a number used twice")?;
-                require(self.processes.len() <= self.max_generations, "more than max-generations live")?;
+                require(self.processes.len() <= self.settings.max_generations, "more than max-generations live")?;
             }
             Action::Adopt { generation, gro, older_live, takes_over, .. } => {
                 let others = self.processes.len() > 1;
@@ -193,6 +215,7 @@ impl Watch {
             Action::Steer(steering) => {
                 require(!self.ending, "steering changed in a stop")?;
                 self.check_steering(steering)?;
+                self.see_return(steering.active);
                 self.steers.push_back(steering.clone());
                 self.ordered = Some(steering.clone());
             }
@@ -214,7 +237,7 @@ impl Watch {
                 require(self.steering.as_ref().is_some_and(|s| s.active == *generation), "probe of an inactive one")?;
             }
             Action::StopProbe => require(self.probing.take().is_some(), "no probe to stop")?,
-            Action::Reply { to, .. } => require(self.waiting.remove(to), "answered twice, or nobody asked")?,
+            Action::Reply { to, .. } => require(self.waiting.remove(to).is_some(), "answered twice, or nobody asked")?,
             Action::Note(note) => match note {
                 Note::Serving => require(!std::mem::replace(&mut self.serving, true), "serving for the second time")?,
                 Note::Changed | Note::Stopping | Note::Info(_) | Note::Warn(_) => {}
@@ -296,84 +319,17 @@ impl Watch {
         Ok(())
     }
 
-    /// Only a ready one that is not leaving, a dead one whose sockets are held, or a stand-in gets new handshakes.
-    fn check_steering(&self, steering: &Steering) -> Result<(), String> {
-        match self.processes.get(&steering.active) {
-            Some(process) => {
-                require(process.ready, "steering to an unready one")?;
-                require(!matches!(process.told, Told::Drain { .. }), "steering to a draining one")?;
-                require(process.killed.is_none(), "steering to one that is being ended")?;
-                let others = self.processes.values().filter(|other| other.adopted || other.adopting).count() > 1;
-                require(!others || !self.gro, "a switch with UDP_GRO on")?;
-            }
-            None => require(self.held.contains(&steering.active), "steering to a gone one")?,
+    /// Time has passed while something was due that is not the core's to do, so that it does not count.
+    pub(crate) fn excuse(&mut self, time: Duration) {
+        if self.something_is_due() || !self.started {
+            let later = |latest: &mut Time| *latest = latest.after(time);
+            self.waiting.values_mut().for_each(later);
+            self.end_by.iter_mut().for_each(later);
         }
-        for generation in &steering.live {
-            match self.processes.get(generation) {
-                Some(process) => require(process.ready, "an unready one has a live range")?,
-                None => require(*generation == steering.active, "a gone one has a live range")?,
-            }
-        }
-        require(steering.live.contains(&steering.active), "the active one has no live range")?;
-        require(steering.live.is_sorted(), "live ranges out of order")
-    }
-
-    /// What holds between any two events.
-    fn check(&self, now: Time, next_deadline: Option<Time>) -> Result<(), String> {
-        require(next_deadline.is_none_or(|deadline| deadline > now), "a deadline is overdue")?;
-        if self.exit.is_some() {
-            return require(next_deadline.is_none(), "a deadline after the end");
-        }
-        for process in self.processes.values() {
-            if let Told::Drain { ends } = process.told {
-                require(ends > now || process.killed == Some(Kill::Group), "a drain goes on after its deadline")?;
-            }
-        }
-        let moves = next_deadline.is_some() || self.something_is_due();
-        require(moves || !self.started || self.waiting.is_empty(), "an upgrade that nothing ends")?;
-        require(moves || !self.ending, "a stop that nothing ends")?;
-        if self.ending {
-            return Ok(());
-        }
-        require(self.serving || self.starting(), "nothing is on the way")?;
-        if self.serving {
-            self.check_active(moves)?;
-        }
-        Ok(())
-    }
-
-    /// Exactly one generation is active while any can be.
-    fn check_active(&self, moves: bool) -> Result<(), String> {
-        let mut active = self.processes.keys().filter(|generation| self.is_active(**generation));
-        let first = active.next();
-        require(active.next().is_none(), "two are active")?;
-        let Some(generation) = first else {
-            require(self.standby().is_none(), "nobody is active beside a standby")?;
-            return require(moves, "nobody is active and nothing is on the way");
-        };
-        let wanted = self.ordered.as_ref();
-        let candidate = wanted.filter(|wanted| self.processes.get(&wanted.active).is_some_and(|p| !p.steered));
-        let right = wanted.is_some_and(|wanted| wanted.active == *generation) || candidate.is_some();
-        require(right, "the active one is not steered to")?;
-        let alone = self.processes.len() == 1;
-        let told = self.processes.get(generation).is_some_and(|process| process.gro || process.unreachable);
-        require(!alone || (self.gro && told), "UDP_GRO is off although one is left")
-    }
-
-    /// What has to follow at once from one event.
-    fn check_reaction(&self, seen: &Self, after: &Self, event: &Event) -> Result<(), String> {
-        let Event::Exited { generation, .. } = event else { return Ok(()) };
-        let was_active = self.is_active(*generation);
-        let standby = seen.standby();
-        if let (true, Some(standby), false) = (was_active, standby, seen.ending) {
-            let told = after.processes.get(&standby).is_some_and(|p| p.told == Told::Activate || p.unreachable);
-            require(told, "the standby did not take over")?;
-        }
-        Ok(())
     }
 
     /// Something other than a deadline is on its way: an answer of the driver, or the end of a killed process.
-    fn something_is_due(&self) -> bool {
+    pub(crate) fn something_is_due(&self) -> bool {
         !self.steers.is_empty()
             || self.checking.is_some()
             || self.processes.values().any(|process| !process.running || process.killed == Some(Kill::Group))
@@ -392,15 +348,47 @@ impl Watch {
 
     /// Whether it was told so, or would have been if it could be told anything.
     fn is_active(&self, generation: Generation) -> bool {
-        let Some(process) = self.processes.get(&generation).filter(|process| process.killed.is_none()) else {
-            return false;
-        };
-        if process.unreachable {
-            return process.steered && self.is_wanted(generation);
+        self.processes
+            .get(&generation)
+            .is_some_and(|process| process.killed.is_none() && matches!(process.told, Told::Activate | Told::Undrain))
+    }
+
+    /// The kernel steers to `active`. Who can't be told its role has it all the same.
+    fn see_switch(&mut self, active: Generation) {
+        let wanted = self.is_wanted(active);
+        let Some(process) = self.processes.get_mut(&active) else { return };
+        let first = !std::mem::replace(&mut process.steered, true);
+        if !first || !wanted || process.killed.is_some() || process.failed {
+            return;
         }
-        // One that was rolled back because it says that it ends is told nothing more.
-        let ends = process.failed && !self.is_wanted(generation);
-        matches!(process.told, Told::Activate | Told::Undrain) && !ends
+        for (generation, process) in &mut self.processes {
+            if process.unreachable && process.killed.is_none() {
+                match process.told {
+                    Told::Nothing if *generation == active => process.told = Told::Activate,
+                    Told::Activate if *generation != active => process.told = Told::Standby,
+                    Told::Nothing | Told::Activate | Told::Standby | Told::Drain { .. } | Told::Undrain => {}
+                }
+            }
+        }
+    }
+
+    /// Steering goes back to one that had it before: one that failed and ends by itself is told nothing more.
+    fn see_return(&mut self, active: Generation) {
+        let before = self.ordered.as_ref().map(|steering| steering.active);
+        if !self.processes.get(&active).is_some_and(|process| process.steered) || before == Some(active) {
+            return;
+        }
+        self.with(active, |process| {
+            if process.unreachable && process.told == Told::Standby {
+                process.told = Told::Activate;
+            }
+        });
+        if let Some(process) = before.and_then(|before| self.processes.get_mut(&before))
+            && process.failed
+            && process.steered
+        {
+            process.told = Told::Nothing;
+        }
     }
 
     fn is_wanted(&self, generation: Generation) -> bool {
@@ -410,40 +398,6 @@ impl Watch {
     fn with(&mut self, generation: Generation, change: impl FnOnce(&mut Process)) {
         if let Some(process) = self.processes.get_mut(&generation) {
             change(process);
-        }
-    }
-
-    /// The same with other names and as if the present were the epoch (see `Core::canonical`).
-    pub(crate) fn renamed(
-        &self,
-        now: Time,
-        generations: &BTreeMap<Generation, Generation>,
-        roles: &BTreeMap<u64, u64>,
-    ) -> Self {
-        let name = |generation: &Generation| generations.get(generation).copied().unwrap_or(Generation(0));
-        let steering = |steering: &Steering| Steering {
-            live: steering.live.iter().map(name).collect(),
-            active: name(&steering.active),
-            canary: None,
-        };
-        let process = |process: &Process| {
-            let mut process = process.clone();
-            process.role = process.role.and_then(|role| roles.get(&role).copied());
-            if let Told::Drain { ends } = process.told {
-                process.told = Told::Drain { ends: Time::default().after(now.until(ends)) };
-            }
-            process
-        };
-        Self {
-            processes: self.processes.iter().map(|(generation, p)| (name(generation), process(p))).collect(),
-            held: self.held.iter().map(name).collect(),
-            steering: self.steering.as_ref().map(steering),
-            ordered: self.ordered.as_ref().map(steering),
-            steers: self.steers.iter().map(steering).collect(),
-            checking: self.checking.as_ref().map(name),
-            probing: self.probing.as_ref().map(name),
-            last_role: u64::try_from(roles.len()).unwrap(),
-            ..self.clone()
         }
     }
 }
