@@ -26,8 +26,7 @@ impl Launch {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-        let env =
-            vec![("PATH".into(), path), ("RUST_LOG".into(), "info".into()), ("RUST_BACKTRACE".into(), "1".into())];
+        let env = vec![("PATH".into(), path), ("RUST_LOG".into(), "info".into())];
         Self { program: program.into(), args: Vec::new(), env, folder: None }
     }
 
@@ -77,7 +76,7 @@ impl Launch {
         tokio::spawn(async move {
             let mut reader = BufReader::new(stderr).split(b'\n');
             while let Ok(Some(line)) = reader.next_segment().await {
-                sink.push(String::from_utf8_lossy(&line).into_owned());
+                sink.push(without_colours(&String::from_utf8_lossy(&line)));
             }
         });
         Ok(Process { child, pid, lines })
@@ -222,4 +221,16 @@ impl Drop for Process {
 pub fn signal_process(pid: u32, signal: Signal) -> anyhow::Result<()> {
     let Ok(raw) = i32::try_from(pid) else { bail!("{pid} is no pid") };
     kill(Pid::from_raw(raw), signal).with_context(|| format!("sending {signal} to process {pid}"))
+}
+
+/// Takes the escape sequences out that some programs write even into a pipe.
+fn without_colours(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_colour, text)| text);
+    }
+    plain.push_str(rest);
+    plain
 }

@@ -6,7 +6,6 @@ use crate::{client, program};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use tempfile::TempDir;
 
 /// The arguments of a relay that anybody may use, on any port, with a generated certificate.
 pub const OPEN: [&str; 6] = ["--listen", "[::]:0", "--listen-tls-generate", "localhost", "--auth-public", "**"];
@@ -18,7 +17,6 @@ pub struct Relay {
     pub process: Process,
     /// Where a client on this machine reaches it.
     pub address: SocketAddr,
-    _folder: TempDir,
 }
 
 impl Relay {
@@ -27,11 +25,17 @@ impl Relay {
     /// # Errors
     /// It does not serve within [`PATIENCE`].
     pub async fn start(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("a temporary folder")?;
-        let process = Launch::new(program::relay()?).args(OPEN).args(args).folder(&folder).start()?;
+        Self::of(Launch::new(program::relay()?).args(OPEN).args(args).start()?).await
+    }
+
+    /// Waits until a relay that has been started serves.
+    ///
+    /// # Errors
+    /// It does not serve within [`PATIENCE`].
+    pub async fn of(process: Process) -> anyhow::Result<Self> {
         let line = process.wait_for_line("listening", PATIENCE).await?;
         let address = address_in(&line).with_context(|| format!("an address in {line:?}"))?;
-        Ok(Self { process, address: client::reachable(address), _folder: folder })
+        Ok(Self { process, address: client::reachable(address) })
     }
 }
 

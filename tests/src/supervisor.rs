@@ -30,6 +30,13 @@ impl Setup {
         Ok(Self { folder, launch, exec: exec.into(), child_args: Vec::new() })
     }
 
+    /// Supervises another program than that of [`Setup::new`], one in [`Setup::folder`] for example.
+    #[must_use]
+    pub fn exec(mut self, exec: impl Into<PathBuf>) -> Self {
+        self.exec = exec.into();
+        self
+    }
+
     /// Adds flags of the supervisor.
     #[must_use]
     pub fn flags(mut self, flags: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
@@ -168,10 +175,9 @@ impl Supervisor {
 /// The part of `status --json` that the tests read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Status {
-    /// The live generations and those that ended lately, oldest first.
+    /// The live generations, oldest first.
     pub generations: Vec<GenerationStatus>,
     /// What is listened on.
-    #[serde(default)]
     pub listeners: Vec<ListenerStatus>,
 }
 
@@ -180,16 +186,16 @@ pub struct Status {
 pub struct GenerationStatus {
     /// Its number.
     pub generation: u32,
-    /// "starting", "ready", "active", "standby", "draining" or "gone".
+    /// "starting", "ready", "active", "standby", "draining" or "ending".
     pub state: String,
     /// Its process.
     pub pid: Option<u32>,
     /// Its open sessions, as it said last.
-    #[serde(default)]
     pub sessions: u64,
     /// Packets of others that reached it, as it said last.
-    #[serde(default)]
     pub foreign: u64,
+    /// Until its deadline, if one is running.
+    pub deadline_ms: Option<u64>,
 }
 
 /// One listener in a [`Status`].
@@ -199,6 +205,8 @@ pub struct ListenerStatus {
     pub name: String,
     /// Where it is bound.
     pub address: String,
+    /// How many sockets it has.
+    pub members: usize,
 }
 
 impl Status {
@@ -208,9 +216,16 @@ impl Status {
         self.generations.iter().find(|generation| generation.state == "active")
     }
 
-    /// Those that are not gone.
-    pub fn live(&self) -> impl Iterator<Item = &GenerationStatus> {
-        self.generations.iter().filter(|generation| generation.state != "gone")
+    /// The state of the generation of this number; "gone" if it is not live.
+    #[must_use]
+    pub fn state(&self, number: u32) -> &str {
+        self.generation(number).map_or("gone", |generation| &generation.state)
+    }
+
+    /// The open sessions of the generation of this number.
+    #[must_use]
+    pub fn sessions(&self, number: u32) -> u64 {
+        self.generation(number).map_or(0, |generation| generation.sessions)
     }
 
     /// The generation of this number.

@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The application protocol of the echo server.
-pub const ALPN: &str = "echo";
-
 /// One connection, from a UDP port of its own. Dropping it closes it.
 #[derive(Debug)]
 pub struct Session {
@@ -28,7 +25,7 @@ impl Session {
     /// The handshake did not succeed within [`PATIENCE`].
     pub async fn connect(server: SocketAddr) -> anyhow::Result<Self> {
         let seen = Seen::default();
-        let config = tls::client(&[ALPN], &seen)?;
+        let config = tls::client(&[], &seen)?;
         let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
         let connecting = endpoint.connect_with(config, server, SERVER_NAME)?;
         let connection = wait::within(PATIENCE, "an echo session", connecting.into_future()).await??;

@@ -59,12 +59,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins `rate` handshakes a second with the servers in turn (two addresses of one listener, say), offering `alpn`.
+    /// Begins `rate` handshakes a second with the servers in turn (two addresses of one listener, say), offering
+    /// `alpns`.
     ///
     /// # Errors
     /// As [`tls::client`].
-    pub fn start(servers: &[SocketAddr], alpn: &str, rate: u32) -> anyhow::Result<Self> {
-        let config = tls::client(&[alpn], &Seen::default())?;
+    pub fn start(servers: &[SocketAddr], alpns: &[&str], rate: u32) -> anyhow::Result<Self> {
+        let config = tls::client(alpns, &Seen::default())?;
         let (stop, mut stopped) = watch::channel(false);
         let so_far = Arc::new(Mutex::new(Report::default()));
         let sink = so_far.clone();

@@ -1,0 +1,101 @@
+//! How long a switch takes, and beside it, in alternation, how long today's relay takes to start.
+
+use crate::report::{Report, milliseconds, quantile};
+use anyhow::{Context as _, ensure};
+use nix::sys::signal::Signal;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tests::client::handshake;
+use tests::process::Launch;
+use tests::supervisor::{Setup, Status, Supervisor};
+use tests::tls::{self, Seen};
+use tests::wait::{self, PATIENCE};
+use tests::{program, relay};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+/// From one try for a handshake to the next, while a relay starts.
+const TRY_EACH: Duration = Duration::from_millis(2);
+
+/// Times the switches, and the starts of `peer`.
+pub(crate) async fn measure(switches: u32, peer: Option<&Path>, report: &mut Report) -> anyhow::Result<()> {
+    let supervisor = Setup::new(program::relay()?)?.flags(["--probation", "0s"]).child(relay::OPEN).serve().await?;
+    let mut control = Control::connect(&supervisor).await?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for generation in 2..2 + switches {
+        ours.push(switch(&supervisor, &mut control, generation).await?);
+        if let Some(peer) = peer {
+            theirs.push(start(peer).await?);
+        }
+    }
+    let ours_p50 = milliseconds(quantile(&mut ours, 0.5));
+    report.bound("SIGUSR2 to switch, p50", ours_p50, "ms", 40.0);
+    report.note("SIGUSR2 to switch, slowest", milliseconds(quantile(&mut ours, 1.0)), "ms");
+    if peer.is_some() {
+        let theirs_p50 = milliseconds(quantile(&mut theirs, 0.5));
+        report.bound("the same, beside exec to first handshake of the peer, p50", ours_p50, "ms", theirs_p50);
+        report.note("exec to first handshake of the peer, slowest", milliseconds(quantile(&mut theirs, 1.0)), "ms");
+    }
+    Ok(())
+}
+
+/// From the signal to the status that says that `generation` is active.
+async fn switch(supervisor: &Supervisor, control: &mut Control, generation: u32) -> anyhow::Result<Duration> {
+    let begin = Instant::now();
+    supervisor.process.signal(Signal::SIGUSR2)?;
+    let took = loop {
+        if control.status().await?.state(generation) == "active" {
+            break begin.elapsed();
+        }
+        ensure!(begin.elapsed() < PATIENCE, "generation {generation} is not active after {PATIENCE:?}");
+    };
+    // The next switch begins when all is quiet again.
+    supervisor.wait_for("one generation", |status| status.generations.len() == 1).await?;
+    Ok(took)
+}
+
+/// From exec to the first handshake that succeeds, with fresh tries all the time: one that came too early would only be
+/// sent again after a second.
+async fn start(peer: &Path) -> anyhow::Result<Duration> {
+    let port = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?.local_addr()?.port();
+    let server = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+    let config = tls::client(&["h3"], &Seen::default())?;
+    let mut args = relay::OPEN.map(str::to_owned);
+    args[1] = format!("[::]:{port}");
+    let begin = Instant::now();
+    let _process = Launch::new(peer).args(&args).start()?;
+    let mut tries = JoinSet::new();
+    let mut clock = tokio::time::interval(TRY_EACH);
+    let first = async {
+        loop {
+            tokio::select! {
+                _tick = clock.tick() => {
+                    let config = config.clone();
+                    tries.spawn(async move { handshake::once(server, &config).await.map(|_took| Instant::now()) });
+                }
+                Some(tried) = tries.join_next() => if let Ok(Ok(ended)) = tried {
+                    return ended;
+                },
+            }
+        }
+    };
+    Ok(wait::within(PATIENCE, "a handshake with the peer", first).await?.duration_since(begin))
+}
+
+/// A connection to the control socket, which may ask again and again.
+struct Control(BufReader<UnixStream>);
+
+impl Control {
+    async fn connect(supervisor: &Supervisor) -> anyhow::Result<Self> {
+        Ok(Self(BufReader::new(UnixStream::connect(supervisor.control()).await.context("the control socket")?)))
+    }
+
+    async fn status(&mut self) -> anyhow::Result<Status> {
+        self.0.write_all(b"{\"request\":\"status\"}\n").await?;
+        let mut line = String::new();
+        wait::within(PATIENCE, "a status", self.0.read_line(&mut line)).await??;
+        serde_json::from_str(&line).with_context(|| format!("status said {line}"))
+    }
+}
