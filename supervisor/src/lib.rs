@@ -6,5 +6,6 @@ pub mod control;
 pub mod core;
 pub mod driver;
 pub mod sockets;
+pub mod state;
 pub mod steering;
 pub mod sys;

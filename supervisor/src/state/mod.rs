@@ -1,0 +1,14 @@
+//! What another supervisor process needs to go on: descriptors by name, and one document that says what they are
+//! (`docs/design/state.md`).
+
+mod document;
+mod inherited;
+pub mod names;
+mod slots;
+
+pub use document::{
+    ControlEntry, Document, Ending, FORMAT, FileEntry, GenerationEntry, HoldingEntry, KindEntry, ListenerEntry,
+    ProcessEntry, Role, RunEntry, SocketsEntry, TriggerEntry,
+};
+pub use inherited::{Inherited, VARIABLES, variables};
+pub use slots::{BadSlot, Content, MAX_CONTENT, Slots, Unreadable, WriteError};
