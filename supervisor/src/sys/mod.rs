@@ -4,6 +4,7 @@
 pub mod bpf;
 pub mod ethtool;
 pub mod exec;
+pub mod inherit;
 pub mod pidfd;
 pub mod reap;
 pub mod sock_diag;
