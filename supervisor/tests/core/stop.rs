@@ -75,7 +75,7 @@ fn end_all(life: &mut Life) -> Option<u8> {
     for generation in live(life) {
         life.spawned(generation);
         life.exits(generation, ExitStatus::Signal(9));
-        exit = exit.or(life.exit_status());
+        exit = exit.or_else(|| life.exit_status());
     }
     exit
 }

@@ -1,10 +1,9 @@
 //! The life of an upgrade, from the first generation to commit and drain.
 
-use crate::life::{Life, hello, ms, secs, settings};
-use protocol::exit;
-use protocol::message::{FromChild, Generation, Hello, VersionRange};
+use crate::life::{Life, done, failed_with, ms, secs, settings};
+use protocol::message::{FromChild, Generation};
 use supervisor::core::snapshot::{PhaseView, StageView, StateView};
-use supervisor::core::{Deny, Event, ExitStatus, Note, Outcome, Settings, SpawnError};
+use supervisor::core::{Deny, Event, ExitStatus, Note, Outcome, Settings};
 
 #[test]
 fn the_first_generation_is_steered_to_before_it_is_told() {

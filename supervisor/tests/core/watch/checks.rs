@@ -1,12 +1,11 @@
 //! What holds between any two events, and what has to follow at once.
 
-use super::{Process, Told, Watch, require};
-use protocol::message::Generation;
+use super::{Told, Watch, require};
 use supervisor::core::{Event, Kill, Steering, Time};
 
 impl Watch {
     /// Only a ready one that is not leaving, a dead one whose sockets are held, or a stand-in gets new handshakes.
-    fn check_steering(&self, steering: &Steering) -> Result<(), String> {
+    pub(super) fn check_steering(&self, steering: &Steering) -> Result<(), String> {
         match self.processes.get(&steering.active) {
             Some(process) => {
                 require(process.ready, "steering to an unready one")?;
@@ -28,7 +27,7 @@ impl Watch {
     }
 
     /// What holds between any two events.
-    fn check(&self, now: Time, next_deadline: Option<Time>) -> Result<(), String> {
+    pub(super) fn check(&self, now: Time, next_deadline: Option<Time>) -> Result<(), String> {
         require(next_deadline.is_none_or(|deadline| deadline > now), "a deadline is overdue")?;
         if self.exit.is_some() {
             return require(next_deadline.is_none(), "a deadline after the end");
@@ -73,7 +72,7 @@ impl Watch {
     }
 
     /// What has to follow at once from one event.
-    fn check_reaction(&self, seen: &Self, after: &Self, event: &Event) -> Result<(), String> {
+    pub(super) fn check_reaction(&self, seen: &Self, after: &Self, event: &Event) -> Result<(), String> {
         let Event::Exited { generation, .. } = event else { return Ok(()) };
         let was_active = self.is_active(*generation);
         let standby = seen.standby();

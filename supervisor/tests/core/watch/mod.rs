@@ -2,14 +2,14 @@
 //! It knows nothing of the core's states.
 
 mod checks;
+mod orders;
 mod renamed;
 
-use protocol::message::{FromChild, Generation, ToChild};
+use protocol::message::{FromChild, Generation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
-    ACKNOWLEDGE, Action, Canonical, Event, ExitStatus, GRACE, Kill, Note, RequestId, START_LIMIT, STOP_TIMEOUT,
-    Settings, Steering, Time,
+    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, RequestId, START_LIMIT, STOP_TIMEOUT, Settings, Steering, Time,
 };
 
 /// What a child was last told to be.
@@ -177,148 +177,6 @@ impl Watch {
         }
     }
 
-    fn obey(&mut self, now: Time, action: &Action) -> Result<(), String> {
-        let answer = matches!(action, Action::Reply { .. } | Action::Note(_));
-        require(answer || self.exit.is_none(), "an order after the end")?;
-        match action {
-            Action::Check { generation } => self.checking = Some(*generation),
-            Action::StopCheck { .. } => self.checking = None,
-            Action::Rekey => {
-                require(self.processes.is_empty() && self.held.is_empty(), "new keys while something is there")?;
-                (self.steering, self.ordered) = (None, None);
-                self.steers.clear();
-            }
-            Action::Spawn { generation } => {
-                require(!self.ending, "spawn in a stop")?;
-                require(self.checking.is_none(), "spawn beside a check command")?;
-                let mut starting = self.processes.values().filter(|process| process.running && !process.steered);
-                let in_flight = starting.any(|process| process.killed.is_none() && !process.failed);
-                require(!in_flight, "two upgrades in flight")?;
-                let known = self.processes.insert(*generation, Process::new()).is_some();
-                require(!known && !self.held.contains(generation), "a number used twice")?;
-                require(self.processes.len() <= self.settings.max_generations, "more than max-generations live")?;
-            }
-            Action::Adopt { generation, gro, older_live, takes_over, .. } => {
-                let others = self.processes.len() > 1;
-                require(*gro == self.gro && *gro != others, "UDP_GRO does not fit the number of live generations")?;
-                require(*older_live == others, "older_live is wrong")?;
-                require(takes_over.is_none_or(|dead| self.held.contains(&dead)), "takes over from a live one")?;
-                let process = self.processes.get_mut(generation).ok_or("adopt for nobody")?;
-                require(process.greeted && !process.adopted && !process.adopting, "adopt out of turn")?;
-                (process.adopting, process.gro) = (true, *gro);
-            }
-            Action::Send { generation, message } => self.send(now, *generation, message)?,
-            Action::Gro { on } => {
-                require(!on || self.processes.len() == 1, "UDP_GRO on beside another")?;
-                self.gro = *on;
-            }
-            Action::Steer(steering) => {
-                require(!self.ending, "steering changed in a stop")?;
-                self.check_steering(steering)?;
-                self.see_return(steering.active);
-                self.steers.push_back(steering.clone());
-                self.ordered = Some(steering.clone());
-            }
-            Action::Kill { generation, how } => {
-                let process = self.processes.get_mut(generation).ok_or("signal for one that is gone")?;
-                require(process.running, "signal before there is a process")?;
-                require(process.killed != Some(Kill::Group), "signal after SIGKILL")?;
-                process.killed = Some(*how);
-                self.ending |= !self.serving;
-            }
-            Action::Retire { generation } => {
-                require(self.held.remove(generation), "retired twice or while it lives")?;
-                let clean =
-                    self.ordered.as_ref().is_none_or(|s| s.active != *generation && !s.live.contains(generation));
-                require(clean || self.ending || self.processes.is_empty(), "retired while steered to")?;
-            }
-            Action::Probe { generation } => {
-                require(self.probing.replace(*generation).is_none(), "two probes")?;
-                require(self.steering.as_ref().is_some_and(|s| s.active == *generation), "probe of an inactive one")?;
-            }
-            Action::StopProbe => require(self.probing.take().is_some(), "no probe to stop")?,
-            Action::Reply { to, .. } => require(self.waiting.remove(to).is_some(), "answered twice, or nobody asked")?,
-            Action::Note(note) => match note {
-                Note::Serving => require(!std::mem::replace(&mut self.serving, true), "serving for the second time")?,
-                Note::Changed | Note::Stopping | Note::Info(_) | Note::Warn(_) => {}
-            },
-            Action::Exit { status } => {
-                require(self.waiting.is_empty(), "somebody waits at the end")?;
-                require(
-                    self.left || (self.processes.is_empty() && self.held.is_empty()),
-                    "something lives at the end",
-                )?;
-                require(self.ending, "ends unasked")?;
-                self.exit = Some(*status);
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, now: Time, generation: Generation, message: &ToChild) -> Result<(), String> {
-        let ending = self.ending;
-        let in_force = self.steering.as_ref().is_some_and(|steering| steering.active == generation);
-        let wanted = self.is_wanted(generation);
-        let process = self.processes.get_mut(&generation).ok_or("message for one that is gone")?;
-        require(process.running && !process.unreachable, "message for one that can't be told")?;
-        let role = match *message {
-            ToChild::Activate { seq } => {
-                require(wanted && process.ready, "activate without steering to it")?;
-                require(process.told != Told::Undrain, "activate for a stand-in")?;
-                process.told = Told::Activate;
-                Some(seq)
-            }
-            ToChild::Standby { seq } => {
-                require(!in_force && process.told == Told::Activate, "standby while it is steered to")?;
-                process.told = Told::Standby;
-                Some(seq)
-            }
-            ToChild::Drain { seq, timeout_ms, .. } => {
-                require(ending || (!in_force && !wanted), "GOAWAY before the switch")?;
-                let ends = now.after(Duration::from_millis(timeout_ms)).after(GRACE);
-                if let Told::Drain { ends: earlier } = process.told {
-                    require(ends < earlier, "a longer drain after a shorter one")?;
-                }
-                process.told = Told::Drain { ends };
-                Some(seq)
-            }
-            ToChild::Undrain { seq } => {
-                require(matches!(process.told, Told::Drain { .. }), "undrain for one that does not drain")?;
-                process.told = Told::Undrain;
-                Some(seq)
-            }
-            ToChild::Gro { on } => {
-                require(on == self.gro, "told the wrong UDP_GRO")?;
-                process.gro = on;
-                None
-            }
-            ToChild::Alone => {
-                require(self.processes.len() == 1, "alone beside another")?;
-                None
-            }
-            ToChild::Refused { .. } => {
-                process.failed = true;
-                self.ending |= !self.serving;
-                None
-            }
-            ToChild::Reload => None,
-            ToChild::Adopt(_)
-            | ToChild::Canary { .. }
-            | ToChild::Heir { .. }
-            | ToChild::Link { .. }
-            | ToChild::Counters { .. }
-            | ToChild::Unsupported { .. } => return Err(format!("{message:?} is not the core's")),
-        };
-        if let Some(seq) = role {
-            require(seq > self.last_role, "role numbers go back")?;
-            self.last_role = seq;
-            if let Some(process) = self.processes.get_mut(&generation) {
-                process.role = Some(seq);
-            }
-        }
-        Ok(())
-    }
-
     /// Time has passed while something was due that is not the core's to do, so that it does not count.
     pub(crate) fn excuse(&mut self, time: Duration) {
         if self.something_is_due() || !self.started {
@@ -347,7 +205,7 @@ impl Watch {
     }
 
     /// Whether it was told so, or would have been if it could be told anything.
-    fn is_active(&self, generation: Generation) -> bool {
+    pub(super) fn is_active(&self, generation: Generation) -> bool {
         self.processes
             .get(&generation)
             .is_some_and(|process| process.killed.is_none() && matches!(process.told, Told::Activate | Told::Undrain))
