@@ -27,3 +27,6 @@ pub use nic::{Merging, merging_interfaces};
 pub use request::RequestError;
 pub use steer::Foreign;
 pub use table::{Granted, Handed, Table};
+
+#[cfg(test)]
+mod tests;

@@ -229,6 +229,3 @@ pub enum RequestError {
 fn at_most(most: u16) -> String {
     if most == 1 { "exactly 1".to_owned() } else { format!("1 to {most}") }
 }
-
-#[cfg(test)]
-mod tests;

@@ -171,6 +171,3 @@ fn same_positions(one: &Range, other: &Range) -> bool {
 fn saturated(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
-
-#[cfg(test)]
-mod tests;

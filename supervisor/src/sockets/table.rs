@@ -327,6 +327,3 @@ impl Table {
         self.all_holdings().find(|(_, holding)| holding.listener == id).map_or("", |(_, holding)| &holding.name)
     }
 }
-
-#[cfg(test)]
-mod tests;
