@@ -155,7 +155,9 @@ impl Control {
             Command::Link { generation, .. } => {
                 tracing::debug!(%generation, "no peering between generations: its link is closed");
             }
-            Command::Counters(_) => tracing::debug!("no node statistics: the counters of older generations are ignored"),
+            Command::Counters(_) => {
+                tracing::debug!("no node statistics: the counters of older generations are ignored");
+            }
         }
     }
 

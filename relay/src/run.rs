@@ -59,8 +59,11 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
 /// One thread is enough for orders, the origin and its routes. Stream sessions run here too, and get a pool.
 fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
     let streams = config.listen.tcp.is_some() || config.listen.unix.is_some();
-    let mut builder =
-        if streams { tokio::runtime::Builder::new_multi_thread() } else { tokio::runtime::Builder::new_current_thread() };
+    let mut builder = if streams {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
     builder.enable_all().thread_name("main").build()
 }
 

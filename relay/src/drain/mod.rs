@@ -7,5 +7,5 @@ mod plan;
 mod registry;
 
 pub use plan::{AUTO_RATE, Clamped, Plan, SPREAD_LIMIT, Slot};
-pub use registry::{Begun, Counts, Ending, Open, Registry, Setup};
 pub(crate) use registry::sleep_until;
+pub use registry::{Begun, Counts, Ending, Open, Registry, Setup};

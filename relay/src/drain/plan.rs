@@ -60,7 +60,12 @@ impl Plan {
     /// Plans the drain of so many sessions, from `start` to at most `start + timeout`. `spread` is how long the GOAWAYs
     /// are spread over; `None`: as [`AUTO_RATE`] makes it. Also says when the spread had to be clamped.
     #[must_use]
-    pub fn new(start: Instant, timeout: Duration, spread: Option<Duration>, sessions: usize) -> (Self, Option<Clamped>) {
+    pub fn new(
+        start: Instant,
+        timeout: Duration,
+        spread: Option<Duration>,
+        sessions: usize,
+    ) -> (Self, Option<Clamped>) {
         let timeout = timeout.min(LONGEST);
         let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
         let asked = spread.unwrap_or_else(|| Duration::from_secs(1) / AUTO_RATE * sessions);

@@ -138,3 +138,6 @@ impl Workers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

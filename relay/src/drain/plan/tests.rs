@@ -86,11 +86,10 @@ fn a_spread_is_clamped_to_80_percent_of_the_timeout() {
         (1, None, 5_000, 800),
         (0, Some(1), 3, 0),
     ] {
-        let (plan, clamped) =
-            Plan::new(start, SECOND * timeout, spread.map(Duration::from_millis), sessions);
+        let (plan, clamped) = Plan::new(start, SECOND * timeout, spread.map(Duration::from_millis), sessions);
         let used = Duration::from_millis(used);
         assert_eq!(plan.spread(), used, "{timeout} s, {spread:?}");
-        let asked = spread.map_or(Duration::from_millis(sessions as u64), Duration::from_millis);
+        let asked = spread.map_or_else(|| Duration::from_millis(sessions as u64), Duration::from_millis);
         assert_eq!(clamped, (asked > used).then_some(Clamped { asked, used }), "{timeout} s, {spread:?}");
     }
 }

@@ -1,0 +1,83 @@
+//! What becomes of all workers when something happens to one.
+
+use super::{Death, Shared, Workers};
+use crate::admission::Rules;
+use crate::config;
+use crate::drain::Registry;
+use crate::node::Node;
+use crate::role::Role;
+use protocol::child::Member;
+use protocol::cid::MemberId;
+use protocol::keys::{BootId, Secret};
+use protocol::message::Generation;
+use protocol::quinn::Endpoints;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn member(number: u16) -> Member {
+    let id = MemberId::new(number).expect("a member number");
+    Member { id, socket: UdpSocket::bind("127.0.0.1:0").expect("a socket") }
+}
+
+fn shared() -> Shared {
+    crate::tls::install_provider();
+    let (origin, driver) = moq_net::origin::Producer::new(moq_net::origin::Config::default());
+    tokio::spawn(moq_net::time::run(driver));
+    let nothing = config::Auth { publish: moq_net::Patterns::default(), subscribe: moq_net::Patterns::default() };
+    let node = Node {
+        registry: Registry::new(),
+        role: watch::Sender::new(Role::Active),
+        rules: Rules::new(&nothing),
+        origin,
+        server: moq_net::Server::new(),
+        protocols: Vec::new(),
+        setup_timeout: None,
+    };
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let server = quinn::ServerConfig::with_single_cert(vec![made.cert.der().clone()], key.into()).expect("usable");
+    let keys = Secret::from_bytes([7; 32]).child_keys(&BootId::from_bytes([7; 16]), Generation(1));
+    Shared { node: Arc::new(node), endpoints: Endpoints::with_keys(Generation(1), Arc::new(keys), true), server }
+}
+
+/// A stop must not leave a thread that holds a socket and accepts on it.
+#[tokio::test]
+async fn a_stop_ends_every_worker() {
+    let workers = Workers::start((0..3).map(member).collect(), true, &shared()).await.expect("started");
+    assert_eq!(workers.each().len(), 3);
+    timeout(PATIENCE, workers.stop()).await.expect("all threads end");
+}
+
+/// Clients of a worker that is gone would wait for a socket that nobody reads.
+#[tokio::test]
+async fn a_worker_whose_socket_fails_is_noticed() {
+    let members: Vec<Member> = (0..2).map(member).collect();
+    let second = members[1].socket.try_clone().expect("a duplicate");
+    let mut workers = Workers::start(members, false, &shared()).await.expect("started");
+    // A connected UDP socket reports that nobody listens at its peer (udp(7), ECONNREFUSED) when it next reads: an error
+    // that the endpoint does not survive.
+    let nobody = UdpSocket::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
+    second.connect(nobody).expect("connected");
+    drop(second.send(b"x"));
+    let somebody = UdpSocket::bind(nobody).expect("the same port");
+    somebody.send_to(b"x", second.local_addr().expect("bound")).expect("sent");
+    let ended = timeout(PATIENCE, workers.ended()).await.expect("noticed");
+    assert_eq!(ended.member.get(), 1);
+    assert!(matches!(ended.result, Err(Death::Endpoint)), "{ended}");
+}
+
+/// Half of the workers would serve, and the clients of the others wait.
+#[tokio::test]
+async fn one_worker_that_can_not_start_is_enough_to_fail() {
+    let mut shared = shared();
+    // A generation that fits into no connection ID: its endpoints can't be made.
+    let keys = Secret::from_bytes([7; 32]).child_keys(&BootId::from_bytes([7; 16]), Generation(1));
+    shared.endpoints = Endpoints::with_keys(Generation(0), Arc::new(keys), true);
+    let failed = Workers::start(vec![member(0), member(1)], false, &shared).await;
+    assert!(matches!(failed.map_err(|ended| ended.result), Err(Err(Death::Start(_)))));
+}
