@@ -67,7 +67,7 @@ pub enum GrantError {
         path: PathBuf,
     },
     /// The system said no.
-    #[error("listener {name}: can't {action} {kind} {address}: {source}{}", hint(source))]
+    #[error("listener {name}: can't {action} {kind} {address}: {source}{}", hint(*kind, source))]
     System {
         /// The listener.
         name: String,
@@ -105,11 +105,10 @@ impl GrantError {
 }
 
 /// The remedy, for errors whose own text does not suggest it.
-fn hint(error: &io::Error) -> &'static str {
+fn hint(kind: Kind, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            " (ports below 1024 need CAP_NET_BIND_SERVICE, paths a directory that may be written to)"
-        }
+        Some(libc::EACCES | libc::EPERM) if kind == Kind::Unix => " (the user may not write to its directory)",
+        Some(libc::EACCES | libc::EPERM) => " (ports below 1024 need CAP_NET_BIND_SERVICE)",
         Some(libc::EADDRNOTAVAIL) => " (no interface has this address)",
         Some(libc::EMFILE) => " (raise the limit of open files: ulimit -n, LimitNOFILE=)",
         Some(libc::ENOENT) => " (make its directory first)",

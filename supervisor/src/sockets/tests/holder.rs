@@ -77,6 +77,7 @@ fn a_port_held_with_reuseport_by_the_same_user_is_in_use() {
 /// What makes a lock unnecessary: the first member binds without SO_REUSEPORT.
 #[test]
 fn of_two_supervisors_that_start_at_once_at_most_one_gets_the_port() {
+    let mut rounds_won = 0;
     for _ in 0..100 {
         let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let wanted = [quic(&format!("127.0.0.1:{port}"), 3)];
@@ -93,6 +94,10 @@ fn of_two_supervisors_that_start_at_once_at_most_one_gets_the_port() {
             let threads = [scope.spawn(supervisor), scope.spawn(supervisor)];
             threads.map(|thread| thread.join().expect("no panic"))
         });
-        assert!(wins.iter().filter(|won| **won).count() <= 1);
+        let wins = wins.iter().filter(|won| **won).count();
+        assert!(wins <= 1);
+        rounds_won += wins;
     }
+    // A port may go to someone else in between, but not each time.
+    assert!(rounds_won > 50, "{rounds_won}");
 }
