@@ -29,10 +29,10 @@ class Channel:
         self.socket.set_inheritable(False)
         self.socket.setblocking(True)
 
-    def send(self, kind, *fds, **fields):
+    def send(self, kind, *fds, flags=0, **fields):
         record = json.dumps({"type": kind, **fields}).encode()
         try:
-            socket.send_fds(self.socket, [record], fds)
+            socket.send_fds(self.socket, [record], fds, flags)
         except (BrokenPipeError, ConnectionResetError):
             pass  # The next receive() reports it.
 
@@ -172,8 +172,12 @@ class Server:
         del self.buffers[connection]
 
     def report(self):
-        self.channel.send("stats", sessions=len(self.buffers), handshakes=self.handshakes, forced=self.forced,
-                          traffic={"identity": self.identity.hex()})
+        try:
+            self.channel.send("stats", flags=socket.MSG_DONTWAIT, sessions=len(self.buffers),
+                              handshakes=self.handshakes, forced=self.forced,
+                              traffic={"identity": self.identity.hex()})
+        except BlockingIOError:
+            pass  # A supervisor that does not read now must not stop us; the next counters are as good.
 
 
 def read(memfd):

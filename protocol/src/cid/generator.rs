@@ -29,7 +29,7 @@ impl HeirSet {
     /// Whether this process answers for that generation.
     #[must_use]
     pub fn contains(&self, generation: Generation) -> bool {
-        self.get(generation).is_some()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&generation)
     }
 
     /// The reset key of a dead generation.
