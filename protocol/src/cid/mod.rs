@@ -37,7 +37,7 @@ pub const TAG_SHIFT: u32 = COUNTER_BITS - u32::BITS;
 const MEMBER_BITS: u32 = 12;
 const COUNTER_BITS: u32 = 36;
 
-/// The number of one UDP socket, from 0 and below [`MAX_MEMBERS`], unique over all listeners of a supervisor: numbers
+/// The number of one UDP socket within its generation, from 0 and below [`MAX_MEMBERS`], over all of its listeners: numbers
 /// per listener would let two listeners of one generation mint the same ID with the same reset token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(u16);
