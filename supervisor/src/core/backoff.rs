@@ -1,6 +1,7 @@
 //! When a crashed generation is started again.
 
 use super::time::Time;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The delay after the second failure in a row; it doubles with each further one.
@@ -13,7 +14,7 @@ const STABLE: Duration = Duration::from_secs(60);
 const TOP_LEVEL: u32 = 10;
 
 /// At once, then exponential with jitter and a cap.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Backoff {
     /// Failures in a row, up to [`TOP_LEVEL`].
     level: u32,
@@ -54,7 +55,7 @@ impl Backoff {
 }
 
 /// SplitMix64: delays need to differ between hosts, not to be unpredictable.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Jitter(u64);
 
 impl Jitter {

@@ -4,7 +4,7 @@ use super::crash::LAST_RESORT;
 use super::event::RequestId;
 use super::generation::{Channel, Child, Escalation, State};
 use super::time::Time;
-use super::{Attempt, Core, Holder, Phase, Stage, Upgrade, Verdict};
+use super::{Attempt, Core, Holder, Left, Phase, Stage, Upgrade, Verdict};
 use protocol::message::{Generation, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ impl Core {
         let in_flight = match &mut self.phase {
             Phase::Serving { upgrade, .. } => upgrade.as_mut().map(|upgrade| &mut upgrade.waiters),
             Phase::Down { respawn, .. } => Some(&mut respawn.waiters),
-            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => None,
+            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => None,
         };
         let queued = self.queued.as_mut().map(|queued| &mut queued.waiters);
         in_flight.into_iter().chain(queued).flatten()
@@ -89,7 +89,7 @@ impl Core {
             Phase::Stopping { verdict: Verdict::Own { first } } => {
                 all.insert(*first);
             }
-            Phase::Idle | Phase::Stopping { verdict: Verdict::Status(_) } | Phase::Leaving | Phase::Ended => {}
+            Phase::Idle | Phase::Stopping { verdict: Verdict::Status(_) } | Phase::Leaving { .. } | Phase::Ended => {}
         }
         all
     }
@@ -140,7 +140,7 @@ impl Core {
                 }
             }
             Phase::Stopping { verdict: Verdict::Own { first } } => rename(first),
-            Phase::Idle | Phase::Stopping { verdict: Verdict::Status(_) } | Phase::Leaving | Phase::Ended => {}
+            Phase::Idle | Phase::Stopping { verdict: Verdict::Status(_) } | Phase::Leaving { .. } | Phase::Ended => {}
         }
         self.next = u32::try_from(generations.len()).map_or(u32::MAX, |count| count.saturating_add(1));
         self.seq = u64::try_from(roles.len()).map_or(u64::MAX, |count| count.saturating_add(1));
@@ -174,7 +174,7 @@ impl Core {
             | Phase::Idle
             | Phase::First { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }
@@ -184,12 +184,9 @@ impl Core {
         self.last_failure = None;
         match &mut self.phase {
             Phase::Down { respawn, .. } => respawn.failed = respawn.failed.min(LAST_RESORT),
-            Phase::Idle
-            | Phase::First { .. }
-            | Phase::Serving { .. }
-            | Phase::Stopping { .. }
-            | Phase::Leaving
-            | Phase::Ended => {}
+            // For the next supervisor alone.
+            Phase::Leaving { left } => *left = Left::Service,
+            Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Stopping { .. } | Phase::Ended => {}
         }
         for child in self.children.values_mut() {
             child.pid = child.pid.map(|_| 0);
@@ -213,11 +210,14 @@ impl Child {
             }
             State::Draining { kill_at, .. } => rebase(kill_at),
             State::Ending { escalation, .. } => match escalation {
-                Escalation::Expected { kill_at } | Escalation::Terminated { kill_at } => rebase(kill_at),
-                Escalation::Killed => {}
+                Escalation::Expected { kill_at: due }
+                | Escalation::Terminated { kill_at: due }
+                | Escalation::Killed { stuck_at: due } => rebase(due),
+                Escalation::Stuck => {}
             },
             State::Ready | State::Active | State::Standby => {}
         }
+        self.stats_due.iter_mut().for_each(rebase);
         if let Some(pending) = &mut self.pending {
             rebase(&mut pending.deadline);
         }

@@ -1,8 +1,8 @@
 //! What children say, and what shows on their channels.
 
 use super::event::Action;
-use super::generation::{ACKNOWLEDGE, About, Channel, Child, MORE_TIME, State, Step};
-use super::orders::{End, info, signal, warn};
+use super::generation::{ACKNOWLEDGE, About, Channel, Child, Escalation, MORE_TIME, STATS_TIMEOUT, State, Step};
+use super::orders::{End, info, warn};
 use super::time::Time;
 use super::upgrade::Failure;
 use super::{Core, Holder, Phase, Stage, Upgrade, Verdict};
@@ -25,14 +25,20 @@ enum Standing {
 }
 
 impl Core {
-    pub(super) fn spawned(&mut self, generation: Generation, pid: u32, out: &mut Vec<Action>) {
+    pub(super) fn spawned(&mut self, now: Time, generation: Generation, pid: u32, out: &mut Vec<Action>) {
         let Some(child) = self.children.get_mut(&generation) else { return };
         if child.pid.replace(pid).is_some() {
             return;
         }
         match &mut child.state {
             State::Starting { step: step @ Step::Spawning, .. } => *step = Step::Greeting,
-            State::Ending { .. } => signal(generation, child, out),
+            State::Ending { escalation, .. } => {
+                let how = match escalation {
+                    Escalation::Expected { .. } | Escalation::Terminated { .. } => End::Term,
+                    Escalation::Killed { .. } | Escalation::Stuck => End::Group,
+                };
+                self.end(now, generation, how, out);
+            }
             State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Draining { .. } => {}
         }
     }
@@ -78,6 +84,7 @@ impl Core {
             FromChild::Stats(stats) => {
                 if let Some(child) = self.children.get_mut(&generation) {
                     child.stats = stats;
+                    child.stats_due = Some(now.after(STATS_TIMEOUT));
                 }
             }
             FromChild::Unsupported { message } => {
@@ -108,7 +115,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => (None, false),
         };
         self.prepare_gro(out);
@@ -187,7 +194,14 @@ impl Core {
     }
 
     /// It says that it is not well, or that it ends.
-    fn unwell(&mut self, now: Time, generation: Generation, reason: String, how: End, out: &mut Vec<Action>) {
+    pub(super) fn unwell(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        reason: String,
+        how: End,
+        out: &mut Vec<Action>,
+    ) {
         match self.standing(generation) {
             Standing::Candidate => {
                 self.end(now, generation, how, out);
@@ -279,7 +293,7 @@ impl Core {
                 | Phase::First { .. }
                 | Phase::Down { .. }
                 | Phase::Stopping { .. }
-                | Phase::Leaving
+                | Phase::Leaving { .. }
                 | Phase::Ended => Standing::Other,
             },
             State::Standby | State::Draining { .. } => Standing::Other,

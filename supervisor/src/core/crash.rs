@@ -6,7 +6,7 @@ use super::orders::{info, warn};
 use super::snapshot::FailureView;
 use super::time::Time;
 use super::upgrade::Failure;
-use super::{Attempt, Core, Holder, Phase, Respawn, Stage, Upgrade, Verdict};
+use super::{Attempt, Core, Holder, Left, Phase, Respawn, Stage, Upgrade, Verdict};
 use protocol::cid::MAX_GENERATION;
 use protocol::exit;
 use protocol::message::Generation;
@@ -53,7 +53,7 @@ impl Core {
         match &mut self.phase {
             Phase::Serving { .. } => {
                 if let Some(old) = self.standby() {
-                    let waiters = self.resume(now, old, out);
+                    let waiters = self.reactivate(now, old, out);
                     self.rolled_back(now, generation, format!("it {reason} in its probation"), waiters, out);
                     return false;
                 }
@@ -72,12 +72,13 @@ impl Core {
                 *holder = Holder::Dead { generation, flush_at: now.after(FLUSH_AFTER) };
                 self.stand_in(now, out)
             }
-            Phase::Leaving => {
+            Phase::Leaving { left } => {
                 out.push(warn(format!("active generation {generation} {reason}")));
                 if status == ExitStatus::Code(0) {
                     self.stop_all(now, out);
                     return false;
                 }
+                *left = Left::Down { holder: Holder::Dead { generation, flush_at: now.after(FLUSH_AFTER) } };
                 true
             }
             Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Ended => false,
@@ -97,7 +98,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => None,
         };
         let (step, waiters) = match upgrade {
@@ -132,7 +133,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }
@@ -140,7 +141,7 @@ impl Core {
     /// Whether nothing stands in the way of an attempt: not the number of live ones, nor a failed successor that still
     /// has the sockets of the dead one.
     pub(super) fn can_respawn(&self) -> bool {
-        self.has_room() && self.children.values().all(|child| !(child.is_ending() && child.takes_over.is_some()))
+        self.has_room() && self.children.values().all(|child| !(child.is_about_to_end() && child.takes_over.is_some()))
     }
 
     /// Begins the attempt that is due.
@@ -155,7 +156,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => return,
         }
         if used_up && !self.children.is_empty() {
@@ -172,7 +173,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
         self.spawn(now, generation, out);
@@ -185,7 +186,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => Vec::new(),
         };
         out.push(warn("no respawn: the generation numbers are used up while others live".to_owned()));
@@ -215,7 +216,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }
@@ -261,7 +262,9 @@ impl Core {
                 Verdict::Own { first } if first == generation => {
                     *verdict = Verdict::Status(match escalation {
                         Escalation::Expected { .. } => own_status(status),
-                        Escalation::Terminated { .. } | Escalation::Killed => exit::NOT_READY,
+                        Escalation::Terminated { .. } | Escalation::Killed { .. } | Escalation::Stuck => {
+                            exit::NOT_READY
+                        }
                     });
                 }
                 Verdict::Own { .. } | Verdict::Status(_) => {}
@@ -270,7 +273,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Serving { .. }
             | Phase::Down { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }
@@ -280,7 +283,9 @@ impl Core {
         let mut waiters = match &mut self.phase {
             Phase::Serving { upgrade, .. } => upgrade.take().map(|upgrade| upgrade.waiters).unwrap_or_default(),
             Phase::Down { respawn, .. } => std::mem::take(&mut respawn.waiters),
-            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => Vec::new(),
+            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => {
+                Vec::new()
+            }
         };
         waiters.extend(self.queued.take().unwrap_or_default().waiters);
         waiters

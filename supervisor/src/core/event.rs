@@ -1,14 +1,15 @@
 //! What goes into the core and what comes out: facts are [`Event`]s, orders are [`Action`]s.
 
 use protocol::message::{FromChild, Generation, ToChild, Wanted};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Names one waiter (a control request), so that its answer finds it. Given by the driver, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
 /// What the operator configured, as far as the lifecycle depends on it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// `--drain-timeout`: governs the drain after a handoff.
     pub drain_timeout: Duration,
@@ -27,7 +28,7 @@ pub struct Settings {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ExitStatus {
     /// It returned this code.
     Code(u8),
@@ -53,6 +54,12 @@ pub enum SpawnError {
 pub enum Event {
     /// The supervisor is set up; start the first generation.
     Start,
+    /// The supervisor is set up and goes on with what an earlier one left ([`super::Core::restored`] or
+    /// [`super::Core::degraded`]).
+    Resume {
+        /// Begin with an upgrade: the earlier one left to be replaced.
+        upgrade: bool,
+    },
     /// SIGUSR2, or `upgrade` (then `waiter` gets the outcome).
     Upgrade {
         /// Who waits for the outcome, if anyone.
@@ -171,7 +178,7 @@ pub enum Kill {
 }
 
 /// Who gets which packets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Steering {
     /// Generations whose connection IDs lead to their own members; oldest first.
     pub live: Vec<Generation>,

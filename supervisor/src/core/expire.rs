@@ -1,7 +1,7 @@
 //! Deadlines, and what may go on once something has gone.
 
 use super::event::Action;
-use super::generation::{Channel, Child, Escalation, Role, State};
+use super::generation::{Channel, Child, Escalation, Role, STATS_TIMEOUT, State};
 use super::orders::{End, warn};
 use super::time::Time;
 use super::upgrade::Failure;
@@ -19,7 +19,7 @@ impl Core {
             | Phase::Serving { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving => {}
+            | Phase::Leaving { .. } => {}
         }
         let children = self.children.values().filter_map(Child::deadline);
         children.chain(self.upgrade_deadline()).chain(self.steer_again).min()
@@ -33,6 +33,7 @@ impl Core {
             }
             for generation in self.live() {
                 self.expire_pending(now, generation, out);
+                self.expire_stats(now, generation, out);
                 self.expire_state(now, generation, out);
             }
             self.expire_check(now, out);
@@ -60,6 +61,17 @@ impl Core {
         }
     }
 
+    /// Silence after `stats`: it hangs, as if it had said that it is not well.
+    fn expire_stats(&mut self, now: Time, generation: Generation, out: &mut Vec<Action>) {
+        let Some(child) = self.children.get_mut(&generation) else { return };
+        if child.stats_deadline().is_none_or(|due| due > now) {
+            return;
+        }
+        child.stats_due = None;
+        let reason = format!("unhealthy: no stats for {} s", STATS_TIMEOUT.as_secs());
+        self.unwell(now, generation, reason, End::Term, out);
+    }
+
     fn expire_state(&mut self, now: Time, generation: Generation, out: &mut Vec<Action>) {
         let Some(child) = self.children.get(&generation) else { return };
         match &child.state {
@@ -81,10 +93,26 @@ impl Core {
                 Escalation::Expected { kill_at } | Escalation::Terminated { kill_at } if *kill_at <= now => {
                     self.end_unless_killed(now, generation, out);
                 }
-                Escalation::Expected { .. } | Escalation::Terminated { .. } | Escalation::Killed => {}
+                Escalation::Killed { stuck_at } if *stuck_at <= now && child.pid.is_some() => {
+                    self.give_up_waiting(generation, out);
+                }
+                Escalation::Expected { .. }
+                | Escalation::Terminated { .. }
+                | Escalation::Killed { .. }
+                | Escalation::Stuck => {}
             },
             State::Draining { .. } | State::Ready | State::Active | State::Standby => {}
         }
+    }
+
+    /// Nothing waits any more for a process that hangs in the kernel.
+    fn give_up_waiting(&mut self, generation: Generation, out: &mut Vec<Action>) {
+        let Some(child) = self.children.get_mut(&generation) else { return };
+        match &mut child.state {
+            State::Ending { escalation, .. } => *escalation = Escalation::Stuck,
+            State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Draining { .. } => return,
+        }
+        out.push(warn(format!("generation {generation} does not end after SIGKILL")));
     }
 
     fn expire_check(&mut self, now: Time, out: &mut Vec<Action>) {
@@ -100,7 +128,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }

@@ -3,6 +3,7 @@
 use super::event::ExitStatus;
 use super::time::Time;
 use protocol::message::{Generation, Stats};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long after SIGTERM, a deadline or `failed` the process group gets SIGKILL.
@@ -13,11 +14,15 @@ pub const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 pub const MORE_TIME: Duration = Duration::from_secs(600);
 /// The most that all `starting` add up to, from spawn (never less than the ready timeout): every upgrade ends.
 pub const START_LIMIT: Duration = Duration::from_secs(3600);
+/// A child that has sent `stats` before and is silent for so long is not well.
+pub const STATS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a process may take to end after SIGKILL before nothing waits for it any more (it hangs in the kernel).
+pub const STUCK: Duration = Duration::from_secs(5);
 /// The drain timeout at a stop, for a child that named none.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A generation from its spawn until its process has been reaped.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Child {
     pub(super) state: State,
     /// Known from `Spawned` on.
@@ -28,6 +33,8 @@ pub(super) struct Child {
     /// The last role it was given, until that is acknowledged or overdue.
     pub(super) pending: Option<Pending>,
     pub(super) stats: Stats,
+    /// By when it has to send `stats` again; `None` for a child that never did, or that is late already.
+    pub(super) stats_due: Option<Time>,
     /// What it said last about not being well.
     pub(super) unhealthy: Option<String>,
     /// The dead generation whose members it was offered.
@@ -45,6 +52,7 @@ impl Child {
             channel: Channel::Open,
             pending: None,
             stats: Stats::default(),
+            stats_due: None,
             unhealthy: None,
             takes_over: None,
         }
@@ -79,6 +87,25 @@ impl Child {
         }
     }
 
+    /// Whether it is being ended and can be expected to end soon.
+    pub(super) fn is_about_to_end(&self) -> bool {
+        match &self.state {
+            State::Ending { escalation, .. } => match escalation {
+                Escalation::Expected { .. } | Escalation::Terminated { .. } | Escalation::Killed { .. } => true,
+                Escalation::Stuck => false,
+            },
+            State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Draining { .. } => false,
+        }
+    }
+
+    /// Whether not even SIGKILL ends it.
+    pub(super) fn is_stuck(&self) -> bool {
+        match self.state {
+            State::Ending { escalation, .. } => escalation == Escalation::Stuck,
+            State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Draining { .. } => false,
+        }
+    }
+
     /// Whether it can be told to accept sessions again: it drains by a message and can be told things.
     pub(super) fn can_stand_in(&self) -> bool {
         match self.state {
@@ -100,6 +127,14 @@ impl Child {
         }
     }
 
+    /// When its silence means that it is not well; one that can't speak or is being ended need not.
+    pub(super) fn stats_deadline(&self) -> Option<Time> {
+        match self.channel {
+            Channel::Open | Channel::Garbled if !self.is_ending() => self.stats_due,
+            Channel::Open | Channel::Garbled | Channel::Lost { .. } => None,
+        }
+    }
+
     /// The next moment at which something about this child alone is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let state = match &self.state {
@@ -110,17 +145,19 @@ impl Child {
             State::Draining { kill_at, .. } => Some(*kill_at),
             State::Ending { escalation, .. } => match escalation {
                 Escalation::Expected { kill_at } | Escalation::Terminated { kill_at } => Some(*kill_at),
-                Escalation::Killed => None,
+                // Without a process, nothing has been killed yet.
+                Escalation::Killed { stuck_at } => self.pid.map(|_| *stuck_at),
+                Escalation::Stuck => None,
             },
             State::Ready | State::Active | State::Standby => None,
         };
         let pending = self.pending.map(|pending| pending.deadline);
-        state.into_iter().chain(pending).min()
+        state.into_iter().chain(pending).chain(self.stats_deadline()).min()
     }
 }
 
 /// The state of a live generation.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum State {
     /// Ordered, but it has not said `ready`.
     Starting {
@@ -151,7 +188,7 @@ pub(super) enum State {
 }
 
 /// How far a starting generation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Step {
     /// There is no process yet.
     Spawning,
@@ -164,7 +201,7 @@ pub(super) enum Step {
 }
 
 /// How a generation was asked to drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Asked {
     /// By `drain`.
     Message,
@@ -173,18 +210,20 @@ pub(super) enum Asked {
 }
 
 /// How a generation is being ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Escalation {
     /// It said that it ends by itself.
     Expected { kill_at: Time },
     /// It got SIGTERM.
     Terminated { kill_at: Time },
     /// Its group got SIGKILL.
-    Killed,
+    Killed { stuck_at: Time },
+    /// Not even that ends it.
+    Stuck,
 }
 
 /// Whether a child can be told things.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Channel {
     /// It can.
     Open,
@@ -200,7 +239,7 @@ pub(super) enum Channel {
 }
 
 /// What a child said in its `hello`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) program: String,
     pub(super) version: String,
@@ -208,7 +247,7 @@ pub(super) struct About {
 }
 
 /// A role that a child was given and has not acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) seq: u64,
     pub(super) role: Role,
@@ -216,7 +255,7 @@ pub(super) struct Pending {
 }
 
 /// What a child was told to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Role {
     Activate,
     Standby,

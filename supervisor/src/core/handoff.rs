@@ -11,7 +11,7 @@ use protocol::message::Generation;
 use std::time::Duration;
 
 /// How long after the end of the probation a successful probe may still come.
-const LATE_VERDICT: Duration = Duration::from_secs(5);
+pub(super) const LATE_VERDICT: Duration = Duration::from_secs(5);
 /// So many probes that fail in a row are a failure of the generation.
 const PROBE_FAILURES: u8 = 3;
 /// After a failed order to steer, the next attempt.
@@ -67,6 +67,7 @@ impl Core {
                     };
                 }
                 self.activate(now, generation, out);
+                self.announce(out);
                 if let Some(child) = self.children.get_mut(&old) {
                     child.state = State::Standby;
                 }
@@ -88,6 +89,7 @@ impl Core {
                 };
                 self.phase = Phase::Serving { active: generation, upgrade: None };
                 self.activate(now, generation, out);
+                self.announce(out);
                 out.push(info(format!("generation {generation} is active after a crash")));
                 if let Some(stand_in) = stand_in {
                     self.drain(now, stand_in, self.settings.drain_timeout, out);
@@ -96,7 +98,7 @@ impl Core {
                 Self::reply(waiters, &Outcome::Done { active: generation }, out);
                 self.begin_queued(now, out);
             }
-            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => {}
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => {}
         }
     }
 
@@ -135,7 +137,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => return,
         }
         let Some(health) = self.health() else { return };
@@ -216,20 +218,20 @@ impl Core {
                 deny(waiter, "rollback", Deny::NoProbation, out);
             }
             Phase::Stopping { .. } | Phase::Ended => deny(waiter, "rollback", Deny::Stopping, out),
-            Phase::Leaving => deny(waiter, "rollback", Deny::Leaving, out),
+            Phase::Leaving { .. } => deny(waiter, "rollback", Deny::Leaving, out),
         }
     }
 
     /// Back to the standby, while the new generation is still there: it is ended.
     pub(super) fn roll_back(&mut self, now: Time, failed: Generation, reason: String, how: End, out: &mut Vec<Action>) {
         let Some(old) = self.standby() else { return };
-        let waiters = self.resume(now, old, out);
+        let waiters = self.reactivate(now, old, out);
         self.end(now, failed, how, out);
         self.rolled_back(now, failed, reason, waiters, out);
     }
 
     /// Makes the standby active again. Returns who waits for the upgrade.
-    pub(super) fn resume(&mut self, now: Time, old: Generation, out: &mut Vec<Action>) -> Vec<RequestId> {
+    pub(super) fn reactivate(&mut self, now: Time, old: Generation, out: &mut Vec<Action>) -> Vec<RequestId> {
         let waiters = self.end_probation(out).map(|(_, waiters)| waiters).unwrap_or_default();
         self.phase = Phase::Serving { active: old, upgrade: None };
         self.steer(out);
@@ -276,7 +278,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => None,
         }
     }
@@ -292,7 +294,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => None,
         }
     }
@@ -323,7 +325,7 @@ impl Core {
             | Phase::Idle
             | Phase::First { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => None,
         }
     }

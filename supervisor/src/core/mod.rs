@@ -18,6 +18,7 @@ mod expire;
 mod generation;
 mod handoff;
 mod orders;
+mod resume;
 pub mod snapshot;
 mod stop;
 mod time;
@@ -25,18 +26,20 @@ mod upgrade;
 
 pub use canonical::Canonical;
 pub use event::{Action, Deny, Event, ExitStatus, Kill, Note, Outcome, RequestId, Settings, SpawnError, Steering};
-pub use generation::{ACKNOWLEDGE, GRACE, MORE_TIME, START_LIMIT, STOP_TIMEOUT};
+pub use generation::{ACKNOWLEDGE, GRACE, MORE_TIME, START_LIMIT, STATS_TIMEOUT, STOP_TIMEOUT, STUCK};
+pub use resume::{Part, Survivor};
 pub use snapshot::Snapshot;
 pub use time::Time;
 
 use backoff::Backoff;
 use generation::Child;
 use protocol::message::Generation;
+use serde::{Deserialize, Serialize};
 use snapshot::FailureView;
 use std::collections::BTreeMap;
 
 /// The lifecycle of all generations.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Core {
     settings: Settings,
     phase: Phase,
@@ -94,15 +97,20 @@ impl Core {
     }
 
     fn take(&mut self, now: Time, event: Event, out: &mut Vec<Action>) {
+        let asks = matches!(event, Event::Upgrade { .. } | Event::Rollback { .. });
+        if self.phase == Phase::Ended && !asks {
+            return;
+        }
         match event {
             Event::Start => self.start(now, out),
+            Event::Resume { upgrade } => self.resume(now, upgrade, out),
             Event::Upgrade { waiter, evict_oldest } => self.upgrade_requested(now, waiter, evict_oldest, out),
             Event::Rollback { waiter } => self.rollback_requested(now, waiter, out),
             Event::Stop => self.stop_requested(now, out),
             Event::Reload => self.reload_requested(out),
             Event::Leave { stored } => self.leave_requested(now, stored, out),
             Event::Checked { generation, result } => self.checked(now, generation, result, out),
-            Event::Spawned { generation, pid } => self.spawned(generation, pid, out),
+            Event::Spawned { generation, pid } => self.spawned(now, generation, pid, out),
             Event::SpawnFailed { generation, error } => self.spawn_failed(now, generation, error, out),
             Event::Adopted { generation } => self.adopted(generation),
             Event::AdoptFailed { generation, error, status } => {
@@ -121,7 +129,7 @@ impl Core {
 }
 
 /// What the service as a whole is doing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Phase {
     /// Nothing has been started.
     Idle,
@@ -134,13 +142,22 @@ enum Phase {
     /// All generations are ending.
     Stopping { verdict: Verdict },
     /// Only those that are starting or ending have to go.
-    Leaving,
+    Leaving { left: Left },
     /// `Exit` has been ordered.
     Ended,
 }
 
+/// What a leaving supervisor leaves to the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Left {
+    /// One is active, or nothing was ever active.
+    Service,
+    /// The active one died.
+    Down { holder: Holder },
+}
+
 /// Who gets the new handshakes while no generation is properly active.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Holder {
     /// They wait in the sockets of this dead one.
     Dead {
@@ -155,7 +172,7 @@ enum Holder {
 }
 
 /// The attempts to get a successor for an active generation that died.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Respawn {
     /// How many in a row ended before they were ready.
     failed: u32,
@@ -165,7 +182,7 @@ struct Respawn {
 }
 
 /// One such attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Attempt {
     /// It begins then, or when what the one before left behind has gone.
     Waiting { at: Time },
@@ -183,14 +200,14 @@ impl Respawn {
 }
 
 /// An upgrade in flight.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Upgrade {
     waiters: Vec<RequestId>,
     stage: Stage,
 }
 
 /// How far an upgrade is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Stage {
     /// As many as may live do, one of which is ending.
     Room,
@@ -218,7 +235,7 @@ impl Upgrade {
 }
 
 /// What the health probes say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Health {
     /// There are none.
     Unprobed,
@@ -231,14 +248,14 @@ enum Health {
 }
 
 /// Triggers that came while an upgrade was in flight: one more upgrade.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Queued {
     waiters: Vec<RequestId>,
     evict_oldest: bool,
 }
 
 /// The exit status of a stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Verdict {
     /// This.
     Status(u8),

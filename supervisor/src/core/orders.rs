@@ -1,7 +1,7 @@
 //! Orders to the driver that several parts of the lifecycle give.
 
 use super::event::{Action, Kill, Note, Outcome, RequestId, Steering};
-use super::generation::{ACKNOWLEDGE, Asked, Channel, Child, Escalation, GRACE, Pending, Role, State, Step};
+use super::generation::{ACKNOWLEDGE, Asked, Channel, Child, Escalation, GRACE, Pending, Role, STUCK, State, Step};
 use super::time::Time;
 use super::{Core, Holder, Phase};
 use protocol::message::{Generation, ToChild};
@@ -27,7 +27,7 @@ impl Core {
         let escalation = match how {
             End::Wait => Escalation::Expected { kill_at },
             End::Term => Escalation::Terminated { kill_at },
-            End::Group => Escalation::Killed,
+            End::Group => Escalation::Killed { stuck_at: now.after(STUCK) },
         };
         child.state = State::Ending { served, escalation };
         child.pending = None;
@@ -127,7 +127,7 @@ impl Core {
     /// The steering that the states call for; `None`: leave it as it is.
     pub(super) fn steering_wanted(&self) -> Option<Steering> {
         let (held, active) = match &self.phase {
-            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => return None,
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => return None,
             Phase::First { .. } => (None, None),
             Phase::Serving { active, .. } => (None, Some(*active)),
             Phase::Down { holder, .. } => match holder {
@@ -190,7 +190,7 @@ impl Core {
             Phase::First { generation } => Some(*generation),
             Phase::Serving { upgrade, .. } => upgrade.as_ref().and_then(super::Upgrade::starting),
             Phase::Down { respawn, .. } => respawn.running(),
-            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => None,
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => None,
         }
     }
 
@@ -214,7 +214,9 @@ pub(super) fn signal(generation: Generation, child: &Child, out: &mut Vec<Action
         State::Ending { escalation, .. } => match escalation {
             Escalation::Expected { .. } => {}
             Escalation::Terminated { .. } => out.push(Action::Kill { generation, how: Kill::Term }),
-            Escalation::Killed => out.push(Action::Kill { generation, how: Kill::Group }),
+            Escalation::Killed { .. } | Escalation::Stuck => {
+                out.push(Action::Kill { generation, how: Kill::Group });
+            }
         },
         State::Starting { step: Step::Spawning | Step::Greeting | Step::Adopting | Step::Adopted, .. }
         | State::Ready

@@ -5,6 +5,7 @@ use super::generation::{Channel, Child, Escalation, State};
 use super::time::Time;
 use super::{Attempt, Core, Health, Holder, Phase, Stage};
 use protocol::message::{Generation, Stats};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The whole lifecycle at one moment, for people and for `status --json`. Durations are what is left from that moment.
@@ -136,7 +137,7 @@ pub enum StageView {
 }
 
 /// A generation that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FailureView {
     /// Which.
     pub generation: Generation,
@@ -158,7 +159,7 @@ impl Core {
                     Holder::Dead { generation, .. } | Holder::StandIn { generation } => Some(*generation),
                     Holder::Nobody => None,
                 },
-                Phase::Leaving => {
+                Phase::Leaving { .. } => {
                     self.children.iter().find(|(_, child)| child.state == State::Active).map(|(active, _)| *active)
                 }
                 Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Ended => None,
@@ -188,7 +189,7 @@ impl Core {
                 },
             },
             Phase::Stopping { .. } => PhaseView::Stopping,
-            Phase::Leaving => PhaseView::Leaving,
+            Phase::Leaving { .. } => PhaseView::Leaving,
             Phase::Ended => PhaseView::Ended,
         }
     }
@@ -223,7 +224,7 @@ impl Core {
                 },
             }),
             Phase::Down { respawn, .. } => respawn.running().map(starting),
-            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => None,
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => None,
         }
     }
 }
@@ -241,7 +242,7 @@ impl Child {
                 Escalation::Expected { kill_at } | Escalation::Terminated { kill_at } => {
                     (StateView::Ending, until(kill_at))
                 }
-                Escalation::Killed => (StateView::Ending, None),
+                Escalation::Killed { .. } | Escalation::Stuck => (StateView::Ending, None),
             },
         };
         GenerationView {

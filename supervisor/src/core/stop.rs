@@ -5,14 +5,14 @@ use super::generation::{Child, Escalation, STOP_TIMEOUT, State};
 use super::orders::{End, info, warn};
 use super::time::Time;
 use super::upgrade::deny;
-use super::{Core, Phase, Stage, Upgrade, Verdict};
+use super::{Core, Left, Phase, Stage, Upgrade, Verdict};
 use protocol::exit;
 use protocol::message::{Generation, ToChild};
 
 impl Core {
     pub(super) fn stop_requested(&mut self, now: Time, out: &mut Vec<Action>) {
         match self.phase {
-            Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Down { .. } | Phase::Leaving => {
+            Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Down { .. } | Phase::Leaving { .. } => {
                 self.stop_all(now, out);
             }
             Phase::Stopping { .. } => {
@@ -51,7 +51,7 @@ impl Core {
                 deny(None, "leave", Deny::Stopping, out);
                 return;
             }
-            Phase::Leaving => return,
+            Phase::Leaving { .. } => return,
             Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Down { .. } => {}
         }
         if !stored {
@@ -60,7 +60,16 @@ impl Core {
         }
         out.push(info("leaving: the generations serve on, the next supervisor picks them up".to_owned()));
         self.abandon_upgrade(&Deny::Leaving, out);
-        self.phase = Phase::Leaving;
+        let left = match &self.phase {
+            Phase::Down { holder, .. } => Left::Down { holder: holder.clone() },
+            Phase::Idle
+            | Phase::First { .. }
+            | Phase::Serving { .. }
+            | Phase::Stopping { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => Left::Service,
+        };
+        self.phase = Phase::Leaving { left };
         for generation in self.live() {
             match self.children.get(&generation).map(|child| &child.state) {
                 Some(State::Starting { .. } | State::Ready) => self.end(now, generation, End::Term, out),
@@ -80,7 +89,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
         let mut waiters = self.end_probation(out).map(|(_, waiters)| waiters).unwrap_or_default();
@@ -90,7 +99,7 @@ impl Core {
 
     pub(super) fn reload_requested(&self, out: &mut Vec<Action>) {
         match self.phase {
-            Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => return,
+            Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => return,
             Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Down { .. } => {}
         }
         for (&generation, child) in &self.children {
@@ -103,13 +112,13 @@ impl Core {
     /// Ends the loop when nothing is left to wait for.
     pub(super) fn finish(&mut self, out: &mut Vec<Action>) {
         let status = match self.phase {
-            Phase::Stopping { verdict } if self.children.is_empty() => match verdict {
+            Phase::Stopping { verdict } if self.children.values().all(Child::is_stuck) => match verdict {
                 Verdict::Status(status) => status,
                 Verdict::Own { .. } => exit::NOT_READY,
             },
-            Phase::Leaving if !self.children.values().any(Child::is_ending) => exit::OK,
+            Phase::Leaving { .. } if !self.is_one_about_to_end() => exit::OK,
             Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Idle
             | Phase::First { .. }
             | Phase::Serving { .. }
@@ -123,7 +132,10 @@ impl Core {
     /// SIGKILL at the end of a grace.
     pub(super) fn end_unless_killed(&mut self, now: Time, generation: Generation, out: &mut Vec<Action>) {
         let killed = self.children.get(&generation).is_some_and(|child| match child.state {
-            State::Ending { escalation, .. } => escalation == Escalation::Killed,
+            State::Ending { escalation, .. } => match escalation {
+                Escalation::Killed { .. } | Escalation::Stuck => true,
+                Escalation::Expected { .. } | Escalation::Terminated { .. } => false,
+            },
             State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Draining { .. } => false,
         });
         if !killed {

@@ -1,9 +1,10 @@
 //! Moments, without a clock.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A moment on the driver's monotonic clock, counted from an epoch that the driver chooses once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time(Duration);
 
 impl Time {

@@ -35,7 +35,7 @@ impl Core {
             | Phase::Serving { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => return,
         }
         let generation = self.take_number();
@@ -64,7 +64,7 @@ impl Core {
                 }
             },
             Phase::Stopping { .. } | Phase::Ended => deny(waiter, "upgrade", Deny::Stopping, out),
-            Phase::Leaving => deny(waiter, "upgrade", Deny::Leaving, out),
+            Phase::Leaving { .. } => deny(waiter, "upgrade", Deny::Leaving, out),
         }
     }
 
@@ -86,13 +86,14 @@ impl Core {
     fn begin(&mut self, now: Time, waiters: Vec<RequestId>, evict_oldest: bool, out: &mut Vec<Action>) {
         if self.next > MAX_GENERATION {
             deny_all(waiters, "upgrade", &Deny::OutOfGenerations, out);
+            self.announce(out);
             return;
         }
-        let ending = self.children.values().any(Child::is_ending);
-        if !self.has_room() && !ending {
+        if !self.has_room() && !self.is_one_about_to_end() {
             let Some(oldest) = self.oldest_draining().filter(|_| evict_oldest) else {
                 let deny = self.too_many(now);
                 deny_all(waiters, "upgrade", &deny, out);
+                self.announce(out);
                 return;
             };
             out.push(warn(format!("generation {oldest} is evicted to make room for an upgrade")));
@@ -104,13 +105,13 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
         self.use_room(now, out);
     }
 
-    /// Goes on with an upgrade that waited for room, once there is some.
+    /// Goes on with an upgrade that waited for room once there is some.
     pub(super) fn use_room(&mut self, now: Time, out: &mut Vec<Action>) {
         let room = self.has_room();
         let deadline = now.after(self.settings.ready_timeout);
@@ -125,7 +126,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => return,
         }
         self.take_number();
@@ -159,7 +160,7 @@ impl Core {
             | Phase::First { .. }
             | Phase::Down { .. }
             | Phase::Stopping { .. }
-            | Phase::Leaving
+            | Phase::Leaving { .. }
             | Phase::Ended => {}
         }
     }
@@ -220,7 +221,7 @@ impl Core {
                 Self::reply(waiters, &outcome, out);
                 self.respawn_failed(now, out);
             }
-            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving | Phase::Ended => {}
+            Phase::Idle | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => {}
         }
     }
 
@@ -231,9 +232,15 @@ impl Core {
         generation
     }
 
-    /// Whether one more may live.
+    /// Whether one more may live. What hangs in the kernel does not count: it may do so for ever.
     pub(super) fn has_room(&self) -> bool {
-        self.children.len() < self.settings.max_generations
+        let live = self.children.values().filter(|child| !child.is_stuck()).count();
+        live < self.settings.max_generations
+    }
+
+    /// Whether a place will be free soon.
+    pub(super) fn is_one_about_to_end(&self) -> bool {
+        self.children.values().any(Child::is_about_to_end)
     }
 
     fn oldest_draining(&self) -> Option<Generation> {

@@ -47,6 +47,11 @@ impl Group {
         Ok((group, warnings))
     }
 
+    /// All members of an existing group, in the order of their positions. What is attached is not known.
+    pub(super) const fn restored(address: SocketAddr, members: Vec<Socket>) -> Self {
+        Self { address, members, program: None }
+    }
+
     /// Where it is; the port is never 0.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address

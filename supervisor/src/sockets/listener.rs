@@ -13,8 +13,16 @@ pub(super) struct ListenerId(u64);
 impl ListenerId {
     pub(super) const FIRST: Self = Self(0);
 
+    pub(super) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub(super) const fn get(self) -> u64 {
+        self.0
+    }
+
     pub(super) const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 

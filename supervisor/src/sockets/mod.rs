@@ -17,6 +17,7 @@ mod listener;
 mod nic;
 mod request;
 mod runs;
+mod saved;
 mod steer;
 mod table;
 mod unix;
@@ -25,6 +26,7 @@ pub use error::{GrantError, GroError, SteerError, Warning};
 pub use holder::Holder;
 pub use nic::{Merging, merging_interfaces};
 pub use request::RequestError;
+pub use saved::Stranded;
 pub use steer::Foreign;
 pub use table::{Granted, Handed, Table};
 

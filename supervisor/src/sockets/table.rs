@@ -8,9 +8,10 @@ use super::request::{Address, Request, What};
 use super::runs::{Run, place, take_over};
 use super::unix::UnixSocket;
 use protocol::cid::{Cipher, MAX_MEMBERS, MemberId};
-use protocol::message::{Adopted, Generation, Wanted};
+use protocol::message::{Adopted, Generation, Kind, Wanted};
+use socket2::Socket;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Every listening socket of the service, and what each generation holds of them.
 ///
@@ -22,8 +23,12 @@ pub struct Table {
     pub(super) listeners: BTreeMap<ListenerId, Listener>,
     pub(super) holdings: BTreeMap<Generation, Vec<Holding>>,
     /// What UDP_GRO is set to at members that are bound from now on.
-    gro: bool,
-    next: ListenerId,
+    pub(super) gro: bool,
+    pub(super) next: ListenerId,
+    /// Listening sockets that are not ours to close, for listeners with their addresses.
+    pub(super) offered: Vec<(Kind, Address, Socket)>,
+    /// Sockets that are kept open, because to close them would harm others.
+    pub(super) stranded: Vec<OwnedFd>,
 }
 
 /// What a generation gets.
@@ -48,7 +53,15 @@ impl Table {
     /// No listeners yet. The cipher is that of the connection IDs.
     #[must_use]
     pub const fn new(cipher: Cipher) -> Self {
-        Self { cipher, listeners: BTreeMap::new(), holdings: BTreeMap::new(), gro: false, next: ListenerId::FIRST }
+        Self {
+            cipher,
+            listeners: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            gro: false,
+            next: ListenerId::FIRST,
+            offered: Vec::new(),
+            stranded: Vec::new(),
+        }
     }
 
     /// Another cipher, for a new boot id. It is used from the next [`Table::steer`] on.
@@ -248,12 +261,15 @@ impl Table {
                 Listener { address: Address::Inet(group.address()), socket: Listening::Quic(group) }
             }
             What::Tcp { address } => {
-                let socket = bind::tcp(name, *address)?;
+                let offered = self.offered(Kind::Tcp, &Address::Inet(*address));
+                let socket = offered.map_or_else(|| bind::tcp(name, *address), Ok)?;
                 let address = bind::local(&socket).unwrap_or(*address);
                 Listener { address: Address::Inet(address), socket: Listening::Tcp(socket) }
             }
             What::Unix { path, mode } => {
-                let socket = UnixSocket::bind(name, path, *mode)?;
+                let offered = self.offered(Kind::Unix, &Address::Unix(path.clone()));
+                let offered = offered.map(|socket| UnixSocket::restored(socket, path.clone(), None));
+                let socket = offered.map_or_else(|| UnixSocket::bind(name, path, *mode), Ok)?;
                 Listener { address: Address::Unix(path.clone()), socket: Listening::Unix(socket) }
             }
         }))

@@ -2,6 +2,7 @@
 
 use super::error::GrantError;
 use super::holder::Holder;
+use crate::state::FileEntry;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::stat::{Mode, fchmod};
 use protocol::message::Kind;
@@ -19,9 +20,8 @@ const BACKLOG: i32 = 1_024;
 pub(super) struct UnixSocket {
     socket: Socket,
     path: PathBuf,
-    /// Device and inode: so that we never remove a file that someone else has put there.
-    file: (u64, u64),
-    mode: u32,
+    /// So that we never remove a file that someone else has put there; `None`: someone else made it.
+    file: Option<FileEntry>,
 }
 
 impl UnixSocket {
@@ -45,10 +45,10 @@ impl UnixSocket {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
             let metadata = fs::symlink_metadata(path)?;
             socket.listen(BACKLOG)?;
-            Ok((metadata.dev(), metadata.ino()))
+            Ok(FileEntry { device: metadata.dev(), inode: metadata.ino(), mode })
         };
         match finish() {
-            Ok(file) => Ok(Self { socket, path: path.to_path_buf(), file, mode }),
+            Ok(file) => Ok(Self { socket, path: path.to_path_buf(), file: Some(file) }),
             Err(error) => {
                 let _ = fs::remove_file(path);
                 Err(cause.system("listen on", error))
@@ -56,18 +56,31 @@ impl UnixSocket {
         }
     }
 
+    /// A socket that listens already; with the file that an earlier process of ours made for it.
+    pub(super) const fn restored(socket: Socket, path: PathBuf, file: Option<FileEntry>) -> Self {
+        Self { socket, path, file }
+    }
+
     pub(super) const fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Changes the permissions of the file, if they are others.
+    pub(super) const fn file(&self) -> Option<FileEntry> {
+        self.file
+    }
+
+    /// Changes the permissions of the file, if they are others and it is for us to say.
     pub(super) fn set_mode(&mut self, mode: u32) -> io::Result<()> {
-        if mode != self.mode {
-            if !self.is_ours() {
-                return Err(io::Error::new(io::ErrorKind::NotFound, "its file was removed or replaced"));
+        let ours = self.is_ours();
+        match &mut self.file {
+            Some(file) if file.mode != mode => {
+                if !ours {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "its file was removed or replaced"));
+                }
+                fs::set_permissions(&self.path, Permissions::from_mode(mode))?;
+                file.mode = mode;
             }
-            fs::set_permissions(&self.path, Permissions::from_mode(mode))?;
-            self.mode = mode;
+            Some(_) | None => {}
         }
         Ok(())
     }
@@ -81,7 +94,8 @@ impl UnixSocket {
     }
 
     fn is_ours(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file)
+        let there = fs::symlink_metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()));
+        self.file.zip(there.ok()).is_some_and(|(file, there)| (file.device, file.inode) == there)
     }
 }
 

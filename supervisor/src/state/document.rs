@@ -1,6 +1,7 @@
 //! What the state says. The *stable* part, everything but [`Document::exact`], is read by every version: fields are only
 //! added, those that are not known are ignored, and a word that is not known means the most careful thing.
 
+use crate::core::Part;
 use protocol::message::{Generation, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ pub struct GenerationEntry {
     /// Which.
     pub generation: Generation,
     /// What it is for.
-    pub role: Role,
+    pub part: Part,
     /// Its process, once there is one.
     #[serde(default)]
     pub process: Option<ProcessEntry>,
@@ -69,25 +70,6 @@ pub struct ProcessEntry {
     /// When it was started: field 22 of proc_pid_stat(5), in clock ticks since the boot of the machine.
     #[serde(default)]
     pub started: Option<u64>,
-}
-
-/// What a generation is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// It is not ready yet.
-    Starting,
-    /// It gets the new handshakes.
-    Active,
-    /// It can become active again at once.
-    Standby,
-    /// It is being ended.
-    Ending,
-    /// It has no process; what waits in its sockets is for its successor.
-    Dead,
-    /// It lets its sessions go; or a word of a later version, since to drain is what any generation can do.
-    #[serde(other)]
-    Draining,
 }
 
 /// All sockets.
@@ -220,8 +202,8 @@ mod tests {
         let text = r#"{
             "boot": "00112233445566778899aabbccddeeff", "next": 9, "ending": "hibernated", "mood": "good",
             "generations": [
-                {"generation": 7, "role": "active", "process": {"pid": 70, "started": 5, "cgroup": "x"}, "color": 1},
-                {"generation": 8, "role": "rehearsing"}
+                {"generation": 7, "part": "active", "process": {"pid": 70, "started": 5, "cgroup": "x"}, "color": 1},
+                {"generation": 8, "part": "rehearsing"}
             ],
             "sockets": {"gro": true, "next": 2, "listeners": [
                 {"id": 0, "kind": "quic", "address": "[::]:443", "sockets": ["socket.0.0"], "rate": 5},
@@ -234,7 +216,7 @@ mod tests {
         let document: Document = serde_json::from_str(text).expect("understood");
         assert_eq!(document.ending, Ending::Unknown);
         assert_eq!(document.generations[0].process, Some(ProcessEntry { pid: 70, started: Some(5) }));
-        assert_eq!(document.generations[1].role, Role::Draining);
+        assert_eq!(document.generations[1].part, Part::Draining);
         assert_eq!(document.sockets.listeners[1].kind, KindEntry::Unknown);
         assert_eq!(document.sockets.holdings[0].first, 0);
     }

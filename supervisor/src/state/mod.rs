@@ -4,11 +4,14 @@
 mod document;
 mod inherited;
 pub mod names;
+mod process;
+mod restore;
 mod slots;
 
 pub use document::{
     ControlEntry, Document, Ending, FORMAT, FileEntry, GenerationEntry, HoldingEntry, KindEntry, ListenerEntry,
-    ProcessEntry, Role, RunEntry, SocketsEntry, TriggerEntry,
+    ProcessEntry, RunEntry, SocketsEntry, TriggerEntry,
 };
 pub use inherited::{Inherited, VARIABLES, variables};
+pub use restore::{Found, KeptFile, Restored, Start, Unusable, read, restore};
 pub use slots::{BadSlot, Content, MAX_CONTENT, Slots, Unreadable, WriteError};

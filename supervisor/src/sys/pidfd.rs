@@ -1,10 +1,11 @@
 //! Process file descriptors (pidfd_open(2)): a signal sent through one can't hit a process that got the number later.
 #![expect(unsafe_code, reason = "system calls that neither nix nor std wraps")]
 
+use crate::core::ExitStatus;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// One process, whoever gets its number after it.
+/// One process, whoever gets its number after it. Readable (poll(2)) once the process has ended.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
@@ -34,6 +35,69 @@ impl Pidfd {
         // SAFETY: the descriptor is open for the length of the call, and a null info means "as kill(2)".
         let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, info, 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sends a signal to the process group that this process leads or led, also when the leader is gone: the group can't
+    /// be another's.
+    ///
+    /// # Errors
+    /// ESRCH when the group is empty; EINVAL before Linux 6.9.
+    pub fn signal_group(&self, signal: i32) -> io::Result<()> {
+        let info = std::ptr::null::<libc::siginfo_t>();
+        let flags = libc::PIDFD_SIGNAL_PROCESS_GROUP;
+        // SAFETY: as in send_signal.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, info, flags) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Whether it is our own child that has not been reaped yet, so that waitid(2) tells of its end.
+    #[must_use]
+    pub fn is_child(&self) -> bool {
+        // SAFETY: all-zero is a valid siginfo_t, a plain C struct.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let id = self.0.as_raw_fd().cast_unsigned();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: info is a live siginfo_t that the kernel may write; the descriptor is open for the length of the call.
+        unsafe { libc::waitid(libc::P_PIDFD, id, &raw mut info, options) == 0 }
+    }
+
+    /// How it ended, if it has been reaped by its parent, whoever that is (PIDFD_GET_INFO, Linux 6.15). `None` when it has
+    /// not, or the kernel does not say.
+    #[must_use]
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        let exit = u64::from(libc::PIDFD_INFO_EXIT);
+        // SAFETY: all-zero is a valid pidfd_info, a plain C struct.
+        let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+        info.mask = exit;
+        // SAFETY: info is a live pidfd_info, of the size that the request's number says, which the kernel may write; the
+        // descriptor is open for the length of the call.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+        if result < 0 || info.mask & exit == 0 {
+            return None;
+        }
+        // In the form of wait(2).
+        let low = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
+        let signal = info.exit_code & 0x7f;
+        Some(if signal == 0 { ExitStatus::Code(low(info.exit_code >> 8)) } else { ExitStatus::Signal(low(signal)) })
+    }
+}
+
+impl From<OwnedFd> for Pidfd {
+    /// Takes what is a pidfd by its origin; another descriptor makes every call fail.
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Pidfd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
@@ -82,6 +146,39 @@ mod tests {
         child.wait().expect("ours");
         assert_eq!(pidfd.send_signal(0).expect_err("reaped").raw_os_error(), Some(libc::ESRCH));
         assert!(Pidfd::open(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_told_only_after_it_was_reaped() {
+        for (script, status) in [("exit 7", ExitStatus::Code(7)), ("kill -9 $$", ExitStatus::Signal(9))] {
+            let mut child = shell(script);
+            let pidfd = Pidfd::open(child.id()).expect("not reaped yet");
+            assert!(pidfd.is_child());
+            assert_eq!(pidfd.exit_status(), None);
+            child.wait().expect("ours");
+            assert!(!pidfd.is_child());
+            // Older kernels never say.
+            assert!([Some(status), None].contains(&pidfd.exit_status()));
+        }
+        assert!(!Pidfd::open(1).expect("there always is one").is_child());
+    }
+
+    #[test]
+    fn a_group_outlives_its_leader_and_is_still_found() {
+        let mut child = shell("(read line <&3) 3<&0 & exit 0");
+        let pidfd = Pidfd::open(child.id()).expect("not reaped yet");
+        // Not wait(), which would close the pipe that the rest of the group reads.
+        let mut pipe = child.stdin.take().expect("piped");
+        child.wait().expect("ours");
+        match pidfd.signal_group(libc::SIGKILL).map_err(|error| error.raw_os_error()) {
+            Ok(()) => assert_eq!(
+                std::iter::repeat_with(|| std::io::Write::write(&mut pipe, b"x"))
+                    .find_map(Result::err)
+                    .map(|e| e.kind()),
+                Some(io::ErrorKind::BrokenPipe)
+            ),
+            Err(error) => assert_eq!(error, Some(libc::EINVAL), "a kernel before 6.9"),
+        }
     }
 
     #[test]
