@@ -1,7 +1,7 @@
 # Every command does the set-up that it needs. `make help` lists them.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help run build check fmt test setup bench bench-upgrade interop soak
+.PHONY: help run build check fmt test setup bench bench-upgrade bench-fanout bench-restart interop soak
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,13 +35,24 @@ interop: ## other projects' clients through an upgrade: moq-cli with a file made
 	cargo build --release --locked -p moq-supervise -p moq-relay
 	@contrib/dev/interop
 
-bench: bench-upgrade ## every benchmark
+bench: bench-upgrade bench-fanout bench-restart ## every benchmark
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench
 	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	cargo build --release --locked -p moq-supervise-protocol --example echo --all-features
+	cargo build --release --locked -p moq-supervise --example steering_cost
 	@contrib/dev/bench-upgrade
+
+bench-fanout: ## one publisher, 50 subscribers: the cost of a frame, today's moq-relay beside it
+	@contrib/dev/setup build bench
+	cargo build --release --locked -p moq-relay -p tests
+	target/release/bench_fanout --peer target/peers/bin/moq-relay
+
+bench-restart: ## restart and reload of the systemd unit: time, failed probes, memory (needs root)
+	@contrib/dev/setup build systemd
+	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
+	@contrib/dev/bench-restart
 
 soak: ## what takes too long for `make test`: a million random lifecycle steps, the whole model, the long storms
 	@contrib/dev/setup build test
