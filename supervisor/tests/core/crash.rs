@@ -114,10 +114,27 @@ fn a_respawn_that_hangs_with_the_sockets_is_gone_before_the_next_one() {
     let mut life = Life::serving(settings());
     life.crashes(1);
     life.adopt(2);
-    life.pass(secs(40));
+    life.pass(secs(34));
     assert_eq!(life.orders(), ["kill 2"]);
     life.exits(2, ExitStatus::Signal(9));
     assert_eq!(life.orders(), ["retire 2", "spawn 3"]);
+}
+
+#[test]
+fn a_respawn_that_hangs_in_the_kernel_is_not_waited_for() {
+    let mut life = Life::serving(Settings { max_generations: 2, ..settings() });
+    life.crashes(1);
+    life.adopt(2);
+    life.pass(secs(35));
+    assert_eq!(life.orders(), ["kill 2", "spawn 3"]);
+    assert!(life.warned("does not end after SIGKILL"));
+    life.bring_up(3);
+    life.crashes(3);
+    life.pass(secs(1));
+    life.bring_up(4);
+    life.exits(2, ExitStatus::Signal(9));
+    assert!(life.orders().contains(&"retire 2".to_owned()));
+    assert_eq!(life.state(4), Some(StateView::Active));
 }
 
 #[test]

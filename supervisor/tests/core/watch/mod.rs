@@ -9,7 +9,8 @@ use protocol::message::{FromChild, Generation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
-    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, RequestId, START_LIMIT, STOP_TIMEOUT, Settings, Steering, Time,
+    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
+    Steering, Time,
 };
 
 /// What a child was last told to be.
@@ -41,6 +42,8 @@ pub(crate) struct Process {
     pub(crate) role: Option<u64>,
     pub(crate) unreachable: bool,
     pub(crate) killed: Option<Kill>,
+    /// When it hangs in the kernel, if it got SIGKILL.
+    pub(crate) stuck_at: Option<Time>,
     /// It said that it ends, so nothing more is to be expected of it.
     pub(crate) failed: bool,
     /// It was adopted or told that UDP_GRO is on.
@@ -121,7 +124,7 @@ impl Watch {
         }
         if self.ending && !before.ending {
             let drain = self.settings.stop_timeout.unwrap_or(STOP_TIMEOUT);
-            self.end_by = Some(now.after(drain + 2 * GRACE + ACKNOWLEDGE));
+            self.end_by = Some(now.after(drain + 2 * GRACE + ACKNOWLEDGE + STUCK));
         }
         self.check(now, next_deadline)?;
         before.check_reaction(&after_event, self, event)
@@ -173,7 +176,12 @@ impl Watch {
                 self.ending |= !self.serving || (unasked && self.standby().is_none());
             }
             Event::Start => self.started = true,
-            Event::Reload | Event::Leave { .. } | Event::Garbage { .. } | Event::Probed { .. } | Event::Tick => {}
+            Event::Reload
+            | Event::Resume { .. }
+            | Event::Leave { .. }
+            | Event::Garbage { .. }
+            | Event::Probed { .. }
+            | Event::Tick => {}
         }
     }
 
@@ -186,11 +194,11 @@ impl Watch {
         }
     }
 
-    /// Something other than a deadline is on its way: an answer of the driver, or the end of a killed process.
+    /// An answer of the driver is on its way.
     pub(crate) fn something_is_due(&self) -> bool {
         !self.steers.is_empty()
             || self.checking.is_some()
-            || self.processes.values().any(|process| !process.running || process.killed == Some(Kill::Group))
+            || self.processes.values().any(|process| !process.running || process.adopting)
     }
 
     fn starting(&self) -> bool {
@@ -273,9 +281,15 @@ impl Process {
             role: None,
             unreachable: false,
             killed: None,
+            stuck_at: None,
             failed: false,
             gro: true,
         }
+    }
+
+    /// Whether not even SIGKILL ended it in time.
+    fn is_stuck(&self, now: Time) -> bool {
+        self.stuck_at.is_some_and(|stuck_at| stuck_at <= now)
     }
 }
 

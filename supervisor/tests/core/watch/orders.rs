@@ -3,7 +3,7 @@
 use super::{Process, Told, Watch, require};
 use protocol::message::{Generation, ToChild};
 use std::time::Duration;
-use supervisor::core::{Action, GRACE, Kill, Note, Time};
+use supervisor::core::{Action, GRACE, Kill, Note, STUCK, Time};
 
 impl Watch {
     pub(super) fn obey(&mut self, now: Time, action: &Action) -> Result<(), String> {
@@ -25,7 +25,8 @@ impl Watch {
                 require(!in_flight, "two upgrades in flight")?;
                 let known = self.processes.insert(*generation, Process::new()).is_some();
                 require(!known && !self.held.contains(generation), "a number used twice")?;
-                require(self.processes.len() <= self.settings.max_generations, "more than max-generations live")?;
+                let live = self.processes.values().filter(|process| !process.is_stuck(now)).count();
+                require(live <= self.settings.max_generations, "more than max-generations live")?;
             }
             Action::Adopt { generation, gro, older_live, takes_over, .. } => {
                 let others = self.processes.len() > 1;
@@ -53,6 +54,7 @@ impl Watch {
                 require(process.running, "signal before there is a process")?;
                 require(process.killed != Some(Kill::Group), "signal after SIGKILL")?;
                 process.killed = Some(*how);
+                process.stuck_at = (*how == Kill::Group).then(|| now.after(STUCK));
                 self.ending |= !self.serving;
             }
             Action::Retire { generation } => {
@@ -73,10 +75,8 @@ impl Watch {
             },
             Action::Exit { status } => {
                 require(self.waiting.is_empty(), "somebody waits at the end")?;
-                require(
-                    self.left || (self.processes.is_empty() && self.held.is_empty()),
-                    "something lives at the end",
-                )?;
+                let over = self.processes.values().all(|process| process.is_stuck(now)) && self.held.is_empty();
+                require(self.left || over, "something lives at the end")?;
                 require(self.ending, "ends unasked")?;
                 self.exit = Some(*status);
             }

@@ -18,6 +18,7 @@ impl Watch {
         let process = |process: &Process| {
             let mut process = process.clone();
             process.role = process.role.and_then(|role| names.roles.get(&role).copied());
+            process.stuck_at = process.stuck_at.as_ref().map(moment);
             if let Told::Drain { ends } = process.told {
                 process.told = Told::Drain { ends: moment(&ends) };
             }
