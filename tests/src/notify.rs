@@ -106,9 +106,9 @@ fn receive(socket: &tokio::net::UnixDatagram) -> std::io::Result<Notification> {
     let mut control = cmsg_space!(UnixCredentials);
     let mut parts = [IoSliceMut::new(&mut bytes)];
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
-    let sender = message.cmsgs()?.find_map(|part| match part {
-        ControlMessageOwned::ScmCredentials(credentials) => u32::try_from(credentials.pid()).ok(),
-        _other => None,
+    let sender = message.cmsgs()?.find_map(|part| {
+        let ControlMessageOwned::ScmCredentials(credentials) = part else { return None };
+        u32::try_from(credentials.pid()).ok()
     });
     let length = message.bytes;
     Ok(Notification { pid: sender.unwrap_or(0), text: String::from_utf8_lossy(&bytes[..length]).into_owned() })

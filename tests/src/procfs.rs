@@ -45,6 +45,23 @@ pub fn udp_inodes(pid: u32) -> anyhow::Result<BTreeSet<u64>> {
     Ok(socket_inodes(pid)?.intersection(&all).copied().collect())
 }
 
+/// True if a UDP socket of our network namespace is bound to `port`.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn udp_port_is_bound(port: u16) -> anyhow::Result<bool> {
+    let wanted = format!(":{port:04X}");
+    for table in ["udp", "udp6"] {
+        let text = fs::read_to_string(format!("/proc/self/net/{table}")).with_context(|| format!("reading {table}"))?;
+        // The second column is the local address.
+        let mut addresses = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        if addresses.any(|address| address.ends_with(&wanted)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// A field of /proc/PID/status, without its name and surrounding space.
 ///
 /// # Errors

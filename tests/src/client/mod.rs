@@ -15,12 +15,8 @@ pub const SERVER_NAME: &str = "localhost";
 /// if it is bound to all addresses.
 #[must_use]
 pub fn reachable(listener: SocketAddr) -> SocketAddr {
-    let ip = match listener.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listener.port())
+    let loopback: IpAddr = if listener.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    SocketAddr::new(if listener.ip().is_unspecified() { loopback } else { listener.ip() }, listener.port())
 }
 
 /// The address that a client binds to in order to talk to `server`: any port of the same family.
