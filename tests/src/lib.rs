@@ -11,8 +11,10 @@ pub mod procfs;
 pub mod program;
 pub mod relay;
 pub mod replaceable;
+pub mod report;
 pub mod scenario;
 pub mod supervisor;
+pub mod systemd;
 pub mod tls;
 pub mod wait;
 

@@ -47,8 +47,11 @@ pub fn python_child() -> anyhow::Result<PathBuf> {
     path.canonicalize().with_context(|| format!("the example {} is missing", path.display()))
 }
 
-/// The profile folder that the running test or bench was built into: `target/debug`, say.
-fn profile_folder() -> anyhow::Result<PathBuf> {
+/// The folder that the running test or bench was built into: `target/debug`, say.
+///
+/// # Errors
+/// The system does not say where the running program lies.
+pub fn folder() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().context("where the running program lies")?;
     let folder = exe.parent().context("the running program lies in no folder")?;
     Ok(match folder.file_name() {
@@ -63,7 +66,7 @@ fn find(name: &str) -> anyhow::Result<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
         candidates.push(Path::new(&folder).join(file));
     }
-    candidates.push(profile_folder()?.join(name));
+    candidates.push(folder()?.join(name));
     if let Some(found) = candidates.iter().find(|path| path.is_file()) {
         return Ok(found.clone());
     }

@@ -1,6 +1,6 @@
 //! What a supervisor costs while nothing happens.
 
-use crate::report::{Report, count};
+use tests::report::{Report, count};
 use std::time::{Duration, Instant};
 use tests::supervisor::Setup;
 use tests::{procfs, program, relay, wait};

@@ -1,6 +1,6 @@
 //! How long a switch takes, and beside it, in alternation, how long today's relay takes to start.
 
-use crate::report::{Report, milliseconds, quantile};
+use tests::report::{Report, milliseconds, quantile};
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -11,13 +11,9 @@ use tests::process::Launch;
 use tests::supervisor::{Setup, Status, Supervisor};
 use tests::tls::{self, Seen};
 use tests::wait::{self, PATIENCE};
-use tests::{program, relay};
+use tests::{procfs, program, relay};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
-use tokio::task::JoinSet;
-
-/// From one try for a handshake to the next, while a relay starts.
-const TRY_EACH: Duration = Duration::from_millis(2);
 
 /// Times the switches, and the starts of `peer`.
 pub(crate) async fn measure(switches: u32, peer: Option<&Path>, report: &mut Report) -> anyhow::Result<()> {
@@ -56,8 +52,8 @@ async fn switch(supervisor: &Supervisor, control: &mut Control, generation: u32)
     Ok(took)
 }
 
-/// From exec to the first handshake that succeeds, with fresh tries all the time: one that came too early would only be
-/// sent again after a second.
+/// From exec to the end of the first handshake, which begins as soon as the port is bound: one that came earlier would
+/// only be sent again after a second, one that is in the socket's buffer waits for the relay and no longer.
 async fn start(peer: &Path) -> anyhow::Result<Duration> {
     let port = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?.local_addr()?.port();
     let server = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
@@ -65,23 +61,13 @@ async fn start(peer: &Path) -> anyhow::Result<Duration> {
     let mut args = relay::OPEN.map(str::to_owned);
     args[1] = format!("[::]:{port}");
     let begin = Instant::now();
-    let _process = Launch::new(peer).args(&args).start()?;
-    let mut tries = JoinSet::new();
-    let mut clock = tokio::time::interval(TRY_EACH);
-    let first = async {
-        loop {
-            tokio::select! {
-                _tick = clock.tick() => {
-                    let config = config.clone();
-                    tries.spawn(async move { handshake::once(server, &config).await.map(|_took| Instant::now()) });
-                }
-                Some(tried) = tries.join_next() => if let Ok(Ok(ended)) = tried {
-                    return ended;
-                },
-            }
-        }
-    };
-    Ok(wait::within(PATIENCE, "a handshake with the peer", first).await?.duration_since(begin))
+    let process = Launch::new(peer).args(&args).start()?;
+    while !procfs::udp_port_is_bound(port)? {
+        ensure!(begin.elapsed() < PATIENCE, "the peer does not listen; {}", process.tail());
+        tokio::task::yield_now().await;
+    }
+    wait::within(PATIENCE, "a handshake with the peer", handshake::once(server, &config)).await??;
+    Ok(begin.elapsed())
 }
 
 /// A connection to the control socket, which may ask again and again.

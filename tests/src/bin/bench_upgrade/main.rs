@@ -6,12 +6,11 @@
 
 mod idle;
 mod latency;
-mod report;
 mod storm;
 mod upgrades;
 
 use clap::Parser;
-use report::Report;
+use tests::report::Report;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;

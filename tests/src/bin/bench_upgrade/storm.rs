@@ -1,6 +1,6 @@
 //! Three live generations whose clients change their UDP port before each echo.
 
-use crate::report::{Report, count};
+use tests::report::{Report, count};
 use anyhow::ensure;
 use std::time::Duration;
 use tests::client::echo::{Habit, Session, Steady};

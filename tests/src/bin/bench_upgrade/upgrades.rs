@@ -1,6 +1,6 @@
 //! Upgrades at a steady pace under fresh handshakes, beside sessions that ignore GOAWAY.
 
-use crate::report::{Report, count, milliseconds, quantile};
+use tests::report::{Report, count, milliseconds, quantile};
 use anyhow::Context as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

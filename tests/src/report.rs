@@ -1,4 +1,4 @@
-//! The figures, and whether each is within its bound.
+//! The figures of a bench, and whether each is within its bound.
 
 use anyhow::Context as _;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// All figures of a run.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
+pub struct Report {
     figures: Vec<Figure>,
 }
 
@@ -24,24 +24,28 @@ struct Figure {
 }
 
 impl Report {
-    /// A figure for information.
-    pub(crate) fn note(&mut self, name: &str, value: f64, unit: &'static str) {
+    /// Adds a figure for information.
+    pub fn note(&mut self, name: &str, value: f64, unit: &'static str) {
         self.figures.push(Figure { name: name.to_owned(), value, unit, at_most: None, holds: true });
     }
 
-    /// A figure with a bound.
-    pub(crate) fn bound(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64) {
+    /// Adds a figure with a bound.
+    pub fn bound(&mut self, name: &str, value: f64, unit: &'static str, at_most: f64) {
         let holds = value <= at_most;
         self.figures.push(Figure { name: name.to_owned(), value, unit, at_most: Some(at_most), holds });
     }
 
     /// True if every bound holds.
-    pub(crate) fn holds(&self) -> bool {
+    #[must_use]
+    pub fn holds(&self) -> bool {
         self.figures.iter().all(|figure| figure.holds)
     }
 
     /// Writes the figures as JSON.
-    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
     }
@@ -64,17 +68,19 @@ impl fmt::Display for Report {
 
 /// A count as a figure; exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "counts of a bench are far below 2^53")]
-pub(crate) fn count(count: u64) -> f64 {
+#[must_use]
+pub fn count(count: u64) -> f64 {
     count as f64
 }
 
 /// Milliseconds as a figure.
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
+#[must_use]
+pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }
 
 /// The value below which `share` of all are, by the nearest rank; zero of none.
-pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Duration {
+pub fn quantile(values: &mut [Duration], share: f64) -> Duration {
     values.sort_unstable();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank: between 0 and the length")]
     let rank = (share * count(values.len() as u64)).ceil() as usize;
