@@ -1,7 +1,7 @@
 //! What a supervisor costs while nothing happens.
 
-use tests::report::{Report, count};
 use std::time::{Duration, Instant};
+use tests::report::{Report, count};
 use tests::supervisor::Setup;
 use tests::{procfs, program, relay, wait};
 

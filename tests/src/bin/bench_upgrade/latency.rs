@@ -1,6 +1,5 @@
 //! How long a switch takes, and beside it, in alternation, how long today's relay takes to start.
 
-use tests::report::{Report, milliseconds, quantile};
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
@@ -8,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tests::client::handshake;
 use tests::process::Launch;
+use tests::report::{Report, milliseconds, quantile};
 use tests::supervisor::{Setup, Status, Supervisor};
 use tests::tls::{self, Seen};
 use tests::wait::{self, PATIENCE};

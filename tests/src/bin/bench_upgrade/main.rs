@@ -10,11 +10,11 @@ mod storm;
 mod upgrades;
 
 use clap::Parser;
-use tests::report::Report;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tests::report::Report;
 
 /// Upgrades under load, and what they cost.
 #[derive(Debug, Parser)]

@@ -1,10 +1,10 @@
 //! Three live generations whose clients change their UDP port before each echo.
 
-use tests::report::{Report, count};
 use anyhow::ensure;
 use std::time::Duration;
 use tests::client::echo::{Habit, Session, Steady};
 use tests::program;
+use tests::report::{Report, count};
 use tests::supervisor::Setup;
 use tests::wait;
 

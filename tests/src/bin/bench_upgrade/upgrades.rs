@@ -1,12 +1,12 @@
 //! Upgrades at a steady pace under fresh handshakes, beside sessions that ignore GOAWAY.
 
-use tests::report::{Report, count, milliseconds, quantile};
 use anyhow::Context as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 use tests::client::handshake::Load;
 use tests::client::media;
 use tests::client::webtransport::{Media, Session};
+use tests::report::{Report, count, milliseconds, quantile};
 use tests::supervisor::Setup;
 use tests::wait::PATIENCE;
 use tests::{program, relay};
