@@ -13,6 +13,7 @@ mod failure;
 mod life;
 mod model;
 mod probation;
+mod resume;
 mod stop;
 mod upgrade;
 mod walk;

@@ -128,7 +128,11 @@ impl World {
             Move::Garbage(generation) => Event::Garbage { generation, error: "not JSON".to_owned() },
             Move::Says(generation, saying) => Event::Message { generation, message: self.message(generation, saying) },
         };
-        self.feed(&event)
+        let out = self.feed(&event);
+        if made == Move::Wait && !out.is_empty() {
+            self.violation = Some(format!("something is done without a deadline: {out:?}"));
+        }
+        out
     }
 
     fn feed(&mut self, event: &Event) -> Vec<Action> {
