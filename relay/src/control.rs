@@ -217,9 +217,7 @@ impl Control {
         let forced = self.node.registry.counts().forced;
         self.link.last_stats();
         self.workers.stop().await;
-        if let Some(own) = self.own {
-            own.close();
-        }
+        drop(self.own);
         if !self.streams.is_empty() {
             // qmux writes a close in a task of its own, which nothing lets us wait for.
             tokio::time::sleep(STREAM_FLUSH).await;

@@ -23,8 +23,12 @@ pub(crate) fn init(settings: &config::Log) -> Logging {
         .lossy(true)
         .thread_name("log")
         .finish(std::io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_filter(settings.filter());
-    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter_fn(config::Log::is_safe)));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_filter(settings.filter())
+        .with_filter(filter_fn(config::Log::is_safe));
+    let subscriber = tracing_subscriber::registry().with(lines);
     // An embedding process (a test) may have its own.
     drop(tracing::subscriber::set_global_default(subscriber));
     Logging { _writer: guard }

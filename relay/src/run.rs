@@ -13,8 +13,10 @@ use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
 use crate::{cache, log, quic, tls};
 use anyhow::Context;
+use futures_util::StreamExt;
 use moq_net::{Hop, origin};
-use protocol::child::{Receiver, Sender, Socket};
+use nix::libc::{SIGINT, SIGTERM};
+use protocol::child::{Receiver, Sender, Socket, Unadopted};
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -41,19 +43,37 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let _logging = log::init(&config.log);
     let runtime = main_runtime(config).context("can't start the main runtime")?;
     runtime.block_on(async {
-        let signals = Signals::new(SIGNALS).context("can't handle signals")?;
-        let Some(channel) = channel else {
-            return start(config, Sockets::bind(config)?, None).await?.serve(signals).await;
+        let mut signals = Signals::new(SIGNALS).context("can't handle signals")?;
+        let control = tokio::select! {
+            biased;
+            control = start(config, channel) => control?,
+            () = asked_to_end(&mut signals) => return Ok(()),
         };
-        let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
-        match start(config, sockets, Some((sender.clone(), receiver))).await {
-            Ok(relay) => relay.serve(signals).await,
-            Err(error) => {
-                sender.failed(&format!("{error:#}"));
-                Err(error)
-            }
-        }
+        control.serve(signals).await
     })
+}
+
+/// Waits for a signal to end. A relay that has not begun to serve has nobody to drain.
+async fn asked_to_end(signals: &mut Signals) {
+    while let Some(signal) = signals.next().await {
+        if [SIGTERM, SIGINT].contains(&signal) {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Steps 3 to 6. A supervisor that has adopted this relay hears why it can't serve.
+async fn start(config: &Config, channel: Option<Unadopted>) -> anyhow::Result<Control> {
+    let Some(channel) = channel else {
+        return assemble(config, Sockets::bind(config)?, None).await;
+    };
+    let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
+    let control = assemble(config, sockets, Some((sender.clone(), receiver))).await;
+    if let Err(error) = &control {
+        sender.failed(&format!("{error:#}"));
+    }
+    control
 }
 
 /// One thread is enough for orders, the origin and its routes. Stream sessions run here too, and get a pool.
@@ -68,7 +88,11 @@ fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Steps 4 to 6.
-async fn start(config: &Config, sockets: Sockets, supervisor: Option<(Sender, Receiver)>) -> anyhow::Result<Control> {
+async fn assemble(
+    config: &Config,
+    sockets: Sockets,
+    supervisor: Option<(Sender, Receiver)>,
+) -> anyhow::Result<Control> {
     let Sockets { endpoints, keys, listeners, kept, spread, own } = sockets;
     let (tls, keep) = match &config.listen.quic {
         Some(quic) => {

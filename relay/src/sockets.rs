@@ -44,9 +44,9 @@ pub(crate) struct Sockets {
 #[derive(Debug)]
 pub(crate) struct Own(Table);
 
-impl Own {
+impl Drop for Own {
     /// Closes them, and removes the unix socket's file unless somebody else has put another there.
-    pub(crate) fn close(mut self) {
+    fn drop(&mut self) {
         for warning in self.0.retire(ALONE) {
             tracing::warn!("{warning}");
         }
@@ -60,22 +60,22 @@ impl Sockets {
     /// An address is held or can't be bound.
     pub(crate) fn bind(config: &Config) -> anyhow::Result<Self> {
         let keys = Arc::new(Secret::random()?.child_keys(&BootId::random()?, ALONE));
-        let mut table = Table::new(Cipher::new(&keys.cid));
-        table.gro(true)?;
+        let mut own = Own(Table::new(Cipher::new(&keys.cid)));
+        own.0.gro(true)?;
         let wanted = wanted(&config.listen, config.runtime.workers.get())?;
-        let Granted { listeners, warnings } = table.grant(ALONE, &wanted, None, false)?;
+        let Granted { listeners, warnings } = own.0.grant(ALONE, &wanted, None, false)?;
         for warning in warnings {
             tracing::debug!("{warning}");
         }
         let listeners = listeners.into_iter().map(taken).collect::<anyhow::Result<_>>()?;
-        table.steer(&Steering { active: ALONE, live: vec![ALONE], canary: None })?;
+        own.0.steer(&Steering { active: ALONE, live: vec![ALONE], canary: None })?;
         Ok(Self {
             endpoints: Endpoints::with_keys(ALONE, keys.clone(), true),
             keys,
             listeners,
             kept: BTreeMap::new(),
             spread: None,
-            own: Some(Own(table)),
+            own: Some(own),
         })
     }
 

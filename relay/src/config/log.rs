@@ -19,7 +19,10 @@ impl Log {
     pub fn is_safe(metadata: &Metadata<'_>) -> bool {
         let library = ["moq_net", "web_transport", "qmux"].iter().any(|name| metadata.target().starts_with(name));
         let telling = ["uri", "url", "request"].iter().any(|name| metadata.fields().field(name).is_some());
-        !(library && telling)
+        // These modules of moq-net write a peer's whole GOAWAY as the message; they say nothing else at this level.
+        let goaway = ["moq_net::ietf::session", "moq_net::ietf::adapter"].contains(&metadata.target())
+            && *metadata.level() == tracing::Level::INFO;
+        !(library && telling || goaway)
     }
 }
 
@@ -61,6 +64,7 @@ mod tests {
             tracing::warn!(target: "moq_net::lite::publisher", %uri, "duplicate");
             tracing::debug!(target: "web_transport_quinn::connect", request = ?uri, "received CONNECT request");
             tracing::trace!(target: "qmux", url = ?uri, "x");
+            tracing::info!(target: "moq_net::ietf::session", "received GOAWAY {uri}");
             tracing::info!(target: "moq_net::lite::subscriber", id = 1, "subscribe started");
             tracing::info!(target: "relay", uri = "shown", "ours");
         });
