@@ -30,6 +30,17 @@ impl Setup {
         Ok(Self { folder, launch, exec: exec.into(), child_args: Vec::new() })
     }
 
+    /// As [`Setup::new`], but the supervisor is started by this line of `sh`, in which `"$@"` stands for it with its
+    /// arguments.
+    ///
+    /// # Errors
+    /// As [`Setup::new`].
+    pub fn by_shell(line: &str, exec: impl Into<PathBuf>) -> anyhow::Result<Self> {
+        let setup = Self::new(exec)?;
+        let launch = Launch::new("/bin/sh").args(["-c", line, "sh"]).args([program::supervisor()?]);
+        Ok(Self { launch: launch.folder(&setup.folder), ..setup })
+    }
+
     /// Supervises another program than that of [`Setup::new`], one in [`Setup::folder`] for example.
     #[must_use]
     pub fn exec(mut self, exec: impl Into<PathBuf>) -> Self {
@@ -192,6 +203,8 @@ pub struct GenerationStatus {
     pub pid: Option<u32>,
     /// Its open sessions, as it said last.
     pub sessions: u64,
+    /// Its completed handshakes, as it said last.
+    pub handshakes: u64,
     /// Packets of others that reached it, as it said last.
     pub foreign: u64,
     /// Until its deadline, if one is running.
@@ -226,6 +239,12 @@ impl Status {
     #[must_use]
     pub fn sessions(&self, number: u32) -> u64 {
         self.generation(number).map_or(0, |generation| generation.sessions)
+    }
+
+    /// The completed handshakes of the generation of this number.
+    #[must_use]
+    pub fn handshakes(&self, number: u32) -> u64 {
+        self.generation(number).map_or(0, |generation| generation.handshakes)
     }
 
     /// The generation of this number.

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 use tests::client::echo::Session;
+use tests::client::media;
+use tests::client::webtransport::{self, Media};
 use tests::process::Launch;
 use tests::supervisor::{Setup, Supervisor};
 use tests::wait::PATIENCE;
@@ -297,6 +299,44 @@ async fn a_program_that_can_not_be_started_any_more_costs_nothing() -> anyhow::R
     assert_eq!(output.status.code(), Some(i32::from(exit::UPGRADE_FAILED)), "{}", output.stderr);
     assert!(output.stderr.contains("can't be executed"), "{}", output.stderr);
     session.echo(b"still served").await?;
+    Ok(())
+}
+
+/// A relay whose settings have gone bad since it was started: it says so, and the one that serves goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_a_relay_that_went_bad_cost_nothing() -> anyhow::Result<()> {
+    let setup = Setup::new(program::relay()?)?.flags(["--probation", "0s"]);
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let folder = setup.folder().to_owned();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text);
+    let settings = "[listen]\nbind = \"[::]:0\"\n[listen.tls]\ncert = [\"own.crt\"]\nkey = [\"own.key\"]\n\
+                    [auth]\npublic = [\"**\"]\n";
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    write("relay.toml", settings)?;
+    write("own.crt", &certificate)?;
+    write("own.key", &key)?;
+    let supervisor = setup.child(["relay.toml"]).serve().await?;
+    let server = supervisor.address().await?;
+    let origin = media::origin();
+    let session = webtransport::Session::connect(server, &Media::subscribe(&origin)).await?;
+
+    let unknown = format!("{settings}publik = [\"**\"]\n");
+    let faults = [
+        ("relay.toml", unknown.as_str(), settings, "publik"),
+        ("own.crt", "no certificate", certificate.as_str(), "own.crt"),
+        ("own.key", &other.signing_key.serialize_pem(), key.as_str(), "own.key"),
+    ];
+    for (file, bad, good, culprit) in faults {
+        write(file, bad)?;
+        let output = supervisor.command("upgrade", &[]).await?;
+        assert_eq!(output.status.code(), Some(i32::from(exit::UPGRADE_FAILED)), "{}", output.stderr);
+        supervisor.process.wait_for_line(culprit, PATIENCE).await?;
+        assert!(session.is_open() && !session.told());
+        drop(webtransport::Session::connect(server, &Media::subscribe(&origin)).await?);
+        write(file, good)?;
+    }
+    assert!(supervisor.upgrade().await? > 1);
     Ok(())
 }
 

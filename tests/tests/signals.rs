@@ -5,7 +5,9 @@ use nix::sys::signal::Signal;
 use protocol::exit;
 use std::time::{Duration, Instant};
 use tests::client::echo::{Habit, Session, Steady};
+use tests::client::handshake;
 use tests::supervisor::{Setup, Supervisor};
+use tests::tls::{self, Seen};
 use tests::wait::{self, PATIENCE};
 use tests::{Replaceable, procfs, program};
 
@@ -184,6 +186,35 @@ async fn sigusr1_is_passed_on() -> anyhow::Result<()> {
     echo.process.signal(Signal::SIGUSR1)?;
     echo.wait_for("its successor", |status| status.active().is_some_and(|active| active.generation > 1)).await?;
     assert!(!procfs::is_alive(before));
+    Ok(())
+}
+
+/// A new certificate needs no new process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sighup_makes_a_relay_read_its_certificates_again() -> anyhow::Result<()> {
+    let setup = Setup::new(program::relay()?)?;
+    let folder = setup.folder().to_owned();
+    let renew = || -> anyhow::Result<()> {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        std::fs::write(folder.join("own.crt"), made.cert.pem())?;
+        Ok(std::fs::write(folder.join("own.key"), made.signing_key.serialize_pem())?)
+    };
+    renew()?;
+    let args =
+        ["--listen", "[::]:0", "--auth-public", "**", "--listen-tls-cert", "own.crt", "--listen-tls-key", "own.key"];
+    let supervisor = setup.child(args).serve().await?;
+    let server = supervisor.address().await?;
+    let fingerprint = async || {
+        let seen = Seen::default();
+        handshake::once(server, &tls::client(&["h3"], &seen)?).await?;
+        seen.fingerprint().context("a certificate was presented")
+    };
+    let before = fingerprint().await?;
+    renew()?;
+    supervisor.process.signal(Signal::SIGHUP)?;
+    wait::eventually(PATIENCE, "another certificate", async || Ok((fingerprint().await? != before).then_some(())))
+        .await?;
+    assert_eq!(supervisor.status().await?.active().map(|active| active.generation), Some(1));
     Ok(())
 }
 

@@ -98,6 +98,31 @@ async fn clients_that_move_all_the_time_reach_their_own_generation_of_three() ->
     Ok(())
 }
 
+/// Guards against new clients that hang because their first packets reach a process that is about to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_new_handshake_under_load_reaches_a_draining_generation() -> anyhow::Result<()> {
+    let supervisor = echo(&["--probation", "0s", "--drain-timeout", "5m"]).await?;
+    let server = supervisor.address().await?;
+    let _stays = Session::connect(server).await?;
+    for generation in 2..=3 {
+        supervisor.upgrade().await?;
+        let _stays_too = Session::connect(server).await?;
+        let before = supervisor.wait_for("a session", |status| status.sessions(generation) == 1).await?;
+        let load = Load::start(&[server], &[], 100)?;
+        wait::until(PATIENCE, "200 handshakes", || Ok(load.so_far().total() >= 200)).await?;
+        let handshakes = load.stop().await?;
+        assert!(handshakes.failed.is_empty(), "{:?}", handshakes.failed);
+        let all = before.handshakes(generation) + handshakes.total() as u64;
+        let after = supervisor
+            .wait_for("all handshakes at the active one", |status| status.handshakes(generation) >= all)
+            .await?;
+        for older in 1..generation {
+            assert_eq!(after.handshakes(older), before.handshakes(older), "generation {older}: {after:?}");
+        }
+    }
+    Ok(())
+}
+
 /// Guards the words that operators and their tools read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_tells_each_state_of_an_upgrade() -> anyhow::Result<()> {
