@@ -66,8 +66,17 @@ impl Server {
         }
         sender.ready();
         let drain_timeout = adoption.drain.timeout;
-        let warden =
-            Warden { sender, endpoints, members, tally, gate, deadline: None, drain_timeout, _accepted: accepted };
+        let warden = Warden {
+            sender,
+            endpoints,
+            members,
+            tally,
+            gate,
+            deadline: None,
+            last_call: None,
+            drain_timeout,
+            _accepted: accepted,
+        };
         tokio::spawn(warden.run(receiver));
         Ok(Self { sessions })
     }
@@ -92,13 +101,13 @@ impl Acceptor {
             if self.open_until.borrow().is_some_and(|until| until <= Instant::now()) {
                 incoming.ignore();
             } else {
-                tokio::spawn(self.clone().establish(incoming));
+                // Counted here: a drain that looked before the task has run would not see it.
+                tokio::spawn(self.clone().establish(incoming, self.tally.begin()));
             }
         }
     }
 
-    async fn establish(self, incoming: Incoming) {
-        let mut counted = self.tally.begin();
+    async fn establish(self, incoming: Incoming, mut counted: Counted) {
         if let Ok(connection) = incoming.await {
             counted.establish();
             // An application that has dropped the server wants no more.
@@ -117,6 +126,8 @@ struct Warden {
     gate: watch::Sender<Option<Instant>>,
     /// Draining until then.
     deadline: Option<Instant>,
+    /// Not drained before.
+    last_call: Option<Instant>,
     drain_timeout: Duration,
     /// Keeps [`Server::accept`] waiting until the last word has been said, since the process may end right after.
     _accepted: mpsc::Sender<Session>,
@@ -127,7 +138,7 @@ impl Warden {
         let mut changed = self.tally.watch();
         let (mut supervised, mut reported) = (true, Instant::now());
         let mut report = reported;
-        while self.deadline.is_none() || self.tally.counts().open() > 0 {
+        while !self.drained() {
             tokio::select! {
                 command = receiver.next(), if supervised => match command {
                     Some(command) => self.obey(command),
@@ -143,6 +154,7 @@ impl Warden {
                     reported = Instant::now();
                     report = reported + EACH;
                 }
+                () = sleep_until(self.last_call.unwrap_or(report)), if self.last_call.is_some() => self.last_call = None,
                 () = sleep_until(self.deadline.unwrap_or(report)), if self.deadline.is_some() => {
                     self.tally.force();
                     break;
@@ -150,6 +162,10 @@ impl Warden {
             }
         }
         self.end().await;
+    }
+
+    fn drained(&self) -> bool {
+        self.deadline.is_some() && self.last_call.is_none() && self.tally.counts().open() == 0
     }
 
     fn obey(&mut self, command: Command) {
@@ -188,6 +204,7 @@ impl Warden {
     /// Another drain may come with less time, never with more.
     fn drain(&mut self, timeout: Duration) {
         self.leave();
+        self.last_call = Some(Instant::now() + LAST_CALL);
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
     }
@@ -222,6 +239,9 @@ impl Warden {
     }
 }
 
+/// How long a drain lasts at least. First flights that the kernel had queued here before the switch are read, and counted, by
+/// then; a process that ended before would turn their clients away.
+const LAST_CALL: Duration = Duration::from_millis(100);
 /// How often to report.
 const EACH: Duration = Duration::from_secs(1);
 /// How soon to report a change: many come together.
