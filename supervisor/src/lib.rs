@@ -8,4 +8,7 @@ pub mod driver;
 pub mod sockets;
 pub mod state;
 pub mod steering;
+pub mod successor;
+pub mod sweep;
 pub mod sys;
+pub mod unit;

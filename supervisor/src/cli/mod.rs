@@ -11,6 +11,7 @@ pub use control_path::default_control_path;
 
 use crate::control::client;
 use crate::driver;
+use crate::{successor, sweep};
 use clap::{Args, Parser, Subcommand};
 use protocol::exit;
 use protocol::keys::Secret;
@@ -84,6 +85,10 @@ pub struct Supervise {
     /// What to log: error, warn, info, debug, trace, or a list such as `info,supervisor::driver=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Targets,
+    /// Check the other flags, read a copy of a running supervisor's state from standard input, say whether this program
+    /// could go on with it, and end. A running supervisor asks this before it replaces itself.
+    #[arg(long, hide = true)]
+    pub upgrade_check: bool,
     /// The program's arguments, after `--`.
     #[arg(last = true, value_name = "ARG")]
     pub args: Vec<OsString>,
@@ -122,6 +127,15 @@ pub enum Request {
         #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = values::positive_duration)]
         timeout: Option<Duration>,
     },
+    /// End every other process of the systemd unit that this runs in, if it is being stopped for good. For ExecStopPost=.
+    Sweep {
+        /// From SIGTERM to SIGKILL.
+        #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true, value_parser = values::duration)]
+        patience: Duration,
+        /// Wait for the end of standard input first: the supervisor starts this by itself.
+        #[arg(long, hide = true)]
+        when_abandoned: bool,
+    },
 }
 
 /// A plain-http address that can be asked.
@@ -159,6 +173,8 @@ pub struct Config {
     pub settings: crate::core::Settings,
     /// What all keys are derived from.
     pub secret: Secret,
+    /// It is from `--secret-file`, and not random.
+    pub secret_is_given: bool,
     /// `--check-command`.
     pub check: Option<String>,
     /// `--health-url` or `--health-command`.
@@ -216,11 +232,17 @@ fn ask(request: Request) -> Result<u8, Failure> {
         Request::Status { control, json } => client::status(&at(control), json),
         Request::Upgrade { control, evict_oldest, timeout } => client::upgrade(&at(control), evict_oldest, timeout),
         Request::Rollback { control, timeout } => client::rollback(&at(control), timeout),
+        Request::Sweep { when_abandoned: true, .. } => sweep::when_abandoned(),
+        Request::Sweep { when_abandoned: false, patience } => sweep::at_stop(patience),
     }
 }
 
 fn supervise(flags: Supervise) -> Result<u8, Failure> {
     let filter = flags.log_level.clone();
+    if flags.upgrade_check {
+        configure(flags)?;
+        return successor::check();
+    }
     driver::run(configure(flags)?, filter)
 }
 
@@ -249,6 +271,7 @@ fn configure(flags: Supervise) -> Result<Config, Failure> {
             health: health.is_some(),
         },
         secret,
+        secret_is_given: flags.secret_file.is_some(),
         check: flags.check_command,
         health,
     })

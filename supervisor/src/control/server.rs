@@ -1,43 +1,29 @@
 //! The supervisor's end of the control socket.
-//!
-//! Each client has a task of its own, bounded in number, request size and time, that hands whole requests to the loop;
-//! a silent client costs a slot for a few seconds and nothing else.
 
-use super::{MAX_REQUEST, Reply, Request};
+mod clients;
+
+pub use clients::{Asked, Client, ClientId};
+
 use crate::cli::Failure;
+use crate::state::{ControlEntry, FileEntry, names};
+use clients::{Connections, Context, MAX_CLIENTS, accept};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use protocol::exit;
-use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc};
 
-/// Clients at the same time. One more displaces the one that has been silent longest.
-const MAX_CLIENTS: usize = 32;
-/// For a whole request line to arrive, and for a reply to be taken.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A request for the loop, with the way back.
-#[derive(Debug)]
-pub struct Asked {
-    /// What is asked.
-    pub request: Request,
-    /// Dropped unanswered: the client hears that the supervisor ended.
-    pub reply: oneshot::Sender<Reply>,
-}
+/// Its own user alone, and root.
+const SOCKET_MODE: u32 = 0o600;
 
 /// The bound socket. The lock beside it is held, and the socket file removed at the end.
 #[derive(Debug)]
@@ -82,30 +68,87 @@ impl Server {
         let listener = listener.map_err(|error| bad("it can't be bound", &error))?;
         listener.set_nonblocking(true).map_err(|error| bad("it can't be used", &error))?;
         let meta = fs::symlink_metadata(path).map_err(|error| bad("it can't be read back", &error))?;
-        let file = SocketFile { path: path.to_owned(), identity: (meta.dev(), meta.ino()), _lock: lock };
+        let file = SocketFile { path: path.to_owned(), identity: (meta.dev(), meta.ino()), lock };
         Ok(Self { listener, file })
     }
 
-    /// Serves until the runtime ends.
+    /// The socket and lock of the supervisor's earlier program, which has described them so.
+    ///
+    /// # Errors
+    /// They are not what they should be.
+    pub fn restored(entry: &ControlEntry, listener: OwnedFd, lock: OwnedFd) -> io::Result<Self> {
+        let listener = StdListener::from(listener);
+        if listener.local_addr()?.as_pathname() != Some(&entry.path) {
+            return Err(io::Error::other("the control socket is at another path"));
+        }
+        listener.set_nonblocking(true)?;
+        // The lock belongs to the open file, which is the same: this says only that it is there.
+        let lock = Flock::lock(File::from(lock), FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+        let identity = (entry.file.device, entry.file.inode);
+        Ok(Self { listener, file: SocketFile { path: entry.path.clone(), identity, lock } })
+    }
+
+    /// Serves until the runtime ends: these clients, and all that come.
     ///
     /// # Errors
     /// When the runtime can't watch the socket.
-    pub fn serve(self, requests: mpsc::Sender<Asked>) -> io::Result<Running> {
+    pub fn serve(self, requests: mpsc::Sender<Asked>, clients: Vec<Client>) -> io::Result<Running> {
+        let socket = self.listener.try_clone()?;
         let listener = UnixListener::from_std(self.listener)?;
-        let answering = Arc::new(Semaphore::new(MAX_CLIENTS));
-        tokio::spawn(accept(listener, requests, Arc::clone(&answering)));
-        Ok(Running { answering, _file: self.file })
+        let context =
+            Context { requests, answering: Arc::new(Semaphore::new(MAX_CLIENTS)), connections: Connections::default() };
+        let running = Running {
+            answering: Arc::clone(&context.answering),
+            connections: context.connections.clone(),
+            socket,
+            file: self.file,
+        };
+        tokio::spawn(accept(listener, context, clients));
+        Ok(running)
     }
+}
+
+/// What another program of this process needs to go on with the server.
+#[derive(Debug)]
+pub struct Saved<'a> {
+    /// What is what.
+    pub entry: ControlEntry,
+    /// The socket and its lock, by name.
+    pub sockets: [(String, BorrowedFd<'a>); 2],
+    /// Duplicates of the connections, by name.
+    pub clients: Vec<(String, OwnedFd)>,
 }
 
 /// The server in its tasks. The socket file goes when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     answering: Arc<Semaphore>,
-    _file: SocketFile,
+    connections: Connections,
+    socket: StdListener,
+    file: SocketFile,
 }
 
 impl Running {
+    /// Everything that another program of this process needs to go on.
+    #[must_use]
+    pub fn save(&self) -> Saved<'_> {
+        let clients: Vec<(String, OwnedFd)> = self.connections.duplicates();
+        let SocketFile { path, identity: (device, inode), lock } = &self.file;
+        let entry = ControlEntry {
+            path: path.clone(),
+            file: FileEntry { device: *device, inode: *inode, mode: SOCKET_MODE },
+            clients: clients.iter().map(|(name, _)| name.clone()).collect(),
+        };
+        let sockets = [(names::CONTROL.to_owned(), self.socket.as_fd()), (names::LOCK.to_owned(), lock.as_fd())];
+        Saved { entry, sockets, clients }
+    }
+
+    /// How many have asked and not taken their answer yet.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        MAX_CLIENTS.saturating_sub(self.answering.available_permits())
+    }
+
     /// Waits until nobody who asked is without an answer.
     pub async fn answered(&self) {
         let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
@@ -119,7 +162,7 @@ impl Running {
 struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl Drop for SocketFile {
@@ -169,120 +212,4 @@ fn bind_private(path: &Path) -> io::Result<StdListener> {
     let bound = StdListener::bind(path);
     umask(before);
     bound
-}
-
-async fn accept(listener: UnixListener, requests: mpsc::Sender<Asked>, answering: Arc<Semaphore>) {
-    let mut clients: VecDeque<Client> = VecDeque::new();
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, most likely: accepting at once again would spin.
-                tracing::warn!("the control socket can't accept: {error}");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                continue;
-            }
-        };
-        clients.retain(|client| !client.task.is_finished());
-        if clients.len() >= MAX_CLIENTS {
-            // Whoever is silent longest makes room; those that wait for an answer are left alone.
-            let silent = clients.iter().position(|client| !client.busy.load(Relaxed));
-            let Some(silent) = silent.and_then(|index| clients.remove(index)) else {
-                refuse(&stream);
-                continue;
-            };
-            silent.task.abort();
-        }
-        let busy = Arc::new(AtomicBool::new(false));
-        let served = serve(stream, requests.clone(), Arc::clone(&answering), Arc::clone(&busy));
-        clients.push_back(Client { task: tokio::spawn(served).abort_handle(), busy });
-    }
-}
-
-/// One connection.
-struct Client {
-    task: AbortHandle,
-    /// It has asked and is not answered yet.
-    busy: Arc<AtomicBool>,
-}
-
-fn refuse(stream: &UnixStream) {
-    let message = format!("{MAX_CLIENTS} clients wait for their answers already; try again later");
-    let reply = serde_json::to_vec(&Reply::Error { message }).unwrap_or_default();
-    // It fits into an empty socket; a client that has gone needs none.
-    let _ = stream.try_write(&[&reply, &b"\n"[..]].concat());
-}
-
-async fn serve(
-    mut stream: UnixStream,
-    requests: mpsc::Sender<Asked>,
-    answering: Arc<Semaphore>,
-    busy: Arc<AtomicBool>,
-) {
-    if !permitted(&stream) {
-        let message = "this socket is for its owner and root; run as the supervisor's user".to_owned();
-        send(&mut stream, &Reply::Error { message }).await;
-        return;
-    }
-    let mut buffer = Vec::with_capacity(256);
-    while let Ok(Some(line)) = timeout(PATIENCE, next_line(&mut stream, &mut buffer)).await {
-        let Ok(line) = line else {
-            let message = format!("a request has at most {MAX_REQUEST} bytes");
-            send(&mut stream, &Reply::Error { message }).await;
-            return;
-        };
-        busy.store(true, Relaxed);
-        // Never waits: there are as many as there are clients.
-        let Ok(_answering) = answering.acquire().await else { return };
-        let reply = match serde_json::from_slice(&line) {
-            Ok(request) => answer(&requests, request).await,
-            Err(error) => Reply::Error { message: format!("not a request: {error}; see docs/control.md") },
-        };
-        if !send(&mut stream, &reply).await {
-            return;
-        }
-        busy.store(false, Relaxed);
-    }
-}
-
-/// A client that goes away meanwhile keeps its slot until the answer: an upgrade always ends.
-async fn answer(requests: &mpsc::Sender<Asked>, request: Request) -> Reply {
-    let (reply, answered) = oneshot::channel();
-    let ended = || Reply::Error { message: "the supervisor ended".to_owned() };
-    if requests.send(Asked { request, reply }).await.is_err() {
-        return ended();
-    }
-    answered.await.unwrap_or_else(|_| ended())
-}
-
-fn permitted(stream: &UnixStream) -> bool {
-    let own = nix::unistd::geteuid().as_raw();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
-}
-
-/// A request longer than [`MAX_REQUEST`].
-struct TooLong;
-
-/// `None` at the end of the stream.
-async fn next_line(stream: &mut UnixStream, buffer: &mut Vec<u8>) -> Option<Result<Vec<u8>, TooLong>> {
-    loop {
-        if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-            let rest = buffer.split_off(end + 1);
-            return Some(Ok(std::mem::replace(buffer, rest)));
-        }
-        if buffer.len() > MAX_REQUEST {
-            return Some(Err(TooLong));
-        }
-        match stream.read_buf(buffer).await {
-            Ok(0) | Err(_) => return None,
-            Ok(_) => {}
-        }
-    }
-}
-
-/// False when the client does not take it.
-async fn send(stream: &mut UnixStream, reply: &Reply) -> bool {
-    let Ok(mut line) = serde_json::to_vec(reply) else { return false };
-    line.push(b'\n');
-    matches!(timeout(PATIENCE, stream.write_all(&line)).await, Ok(Ok(())))
 }

@@ -117,9 +117,9 @@ fn a_stale_socket_is_replaced_and_another_file_is_not() {
 async fn a_client_gets_one_answer_per_line() {
     let (_directory, path, server) = bound();
     let (asked, mut requests) = mpsc::channel(1);
-    let _running = server.serve(asked).expect("served");
+    let _running = server.serve(asked, Vec::new()).expect("served");
     tokio::spawn(async move {
-        while let Some(Asked { request, reply }) = requests.recv().await {
+        while let Some(Asked { request, reply, .. }) = requests.recv().await {
             assert_eq!(request, Request::Rollback);
             reply.send(Reply::Done { active: Generation(1) }).expect("the client waits");
         }
@@ -140,7 +140,7 @@ async fn a_client_gets_one_answer_per_line() {
 async fn an_endless_request_is_refused_and_its_client_let_go() {
     let (_directory, path, server) = bound();
     let (asked, _requests) = mpsc::channel(1);
-    let _running = server.serve(asked).expect("served");
+    let _running = server.serve(asked, Vec::new()).expect("served");
     let mut stream = BufReader::new(UnixStream::connect(&path).await.expect("connected"));
     stream.get_mut().write_all(&vec![b' '; MAX_REQUEST + 1]).await.expect("written");
     let mut answer = String::new();
@@ -154,7 +154,7 @@ async fn an_endless_request_is_refused_and_its_client_let_go() {
 async fn a_request_that_is_dropped_is_answered() {
     let (_directory, path, server) = bound();
     let (asked, mut requests) = mpsc::channel(1);
-    let running = server.serve(asked).expect("served");
+    let running = server.serve(asked, Vec::new()).expect("served");
     let mut stream = BufReader::new(UnixStream::connect(&path).await.expect("connected"));
     stream.get_mut().write_all(b"{\"request\":\"upgrade\"}\n").await.expect("written");
     drop(requests.recv().await.expect("asked"));
@@ -169,7 +169,7 @@ async fn a_request_that_is_dropped_is_answered() {
 async fn silent_clients_make_room() {
     let (_directory, path, server) = bound();
     let (asked, mut requests) = mpsc::channel(1);
-    let _running = server.serve(asked).expect("served");
+    let _running = server.serve(asked, Vec::new()).expect("served");
     tokio::spawn(async move {
         while let Some(Asked { reply, .. }) = requests.recv().await {
             reply.send(Reply::Done { active: Generation(1) }).expect("the client waits");

@@ -182,6 +182,7 @@ impl Core {
     /// Drops what no decision depends on.
     fn forget(&mut self) {
         self.last_failure = None;
+        self.left = None;
         match &mut self.phase {
             Phase::Down { respawn, .. } => respawn.failed = respawn.failed.min(LAST_RESORT),
             // For the next supervisor alone.

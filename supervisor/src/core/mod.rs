@@ -61,6 +61,8 @@ pub struct Core {
     /// `Note::Serving` has been given.
     announced: bool,
     last_failure: Option<FailureView>,
+    /// It has ended for another supervisor to go on with this.
+    left: Option<Left>,
 }
 
 impl Core {
@@ -80,6 +82,7 @@ impl Core {
             steer_again: None,
             announced: false,
             last_failure: None,
+            left: None,
         }
     }
 
@@ -97,7 +100,7 @@ impl Core {
     }
 
     fn take(&mut self, now: Time, event: Event, out: &mut Vec<Action>) {
-        let asks = matches!(event, Event::Upgrade { .. } | Event::Rollback { .. });
+        let asks = matches!(event, Event::Upgrade { .. } | Event::Rollback { .. } | Event::Resume { .. });
         if self.phase == Phase::Ended && !asks {
             return;
         }

@@ -1,7 +1,7 @@
 //! Going on with the lifecycle of an earlier supervisor process.
 
 use super::event::{Action, Note, Settings};
-use super::generation::{Asked, Channel, Child, Escalation, GRACE, Role, STATS_TIMEOUT, State};
+use super::generation::{Asked, Channel, Child, Escalation, GRACE, Role, STATS_TIMEOUT, STOP_TIMEOUT, State};
 use super::handoff::LATE_VERDICT;
 use super::orders::{End, info, signal, warn};
 use super::time::Time;
@@ -9,6 +9,7 @@ use super::{Attempt, Core, Health, Holder, Left, Phase, Respawn, Stage, Upgrade}
 use protocol::cid::MAX_GENERATION;
 use protocol::message::{Generation, ToChild};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One generation, as any version of the supervisor understands it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,13 +121,26 @@ impl Core {
     /// Whether the supervisor leaves for another one to go on.
     #[must_use]
     pub const fn is_leaving(&self) -> bool {
-        matches!(self.phase, Phase::Leaving { .. })
+        matches!(self.phase, Phase::Leaving { .. }) || self.left.is_some()
+    }
+
+    /// Whether it has ended, and nothing is left for another supervisor.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended) && self.left.is_none()
+    }
+
+    /// How long a generation may take to drain by itself, at most: when nobody tells it how long.
+    #[must_use]
+    pub fn longest_own_drain(&self) -> Duration {
+        let own = self.children.values().filter_map(|child| child.about.as_ref()?.drain_timeout);
+        own.max().unwrap_or(STOP_TIMEOUT).max(STOP_TIMEOUT)
     }
 
     /// Whether everything drains: nothing new is begun.
     #[must_use]
     pub const fn is_stopping(&self) -> bool {
-        matches!(self.phase, Phase::Stopping { .. } | Phase::Ended)
+        matches!(self.phase, Phase::Stopping { .. } | Phase::Ended) && self.left.is_none()
     }
 
     /// Whether an upgrade could begin now: there is something to replace, and none is in flight. Then nobody waits
@@ -146,6 +160,9 @@ impl Core {
         self.announced = false;
         self.steering = None;
         self.steer_again = None;
+        if let Some(left) = self.left.take() {
+            self.phase = Phase::Leaving { left };
+        }
         let first = matches!(self.phase, Phase::First { .. } | Phase::Idle);
         self.drop_candidates(now, out);
         self.begin_anew(now);
@@ -262,8 +279,9 @@ impl Core {
         let alone = self.children.len() == 1;
         let Some(child) = self.children.get_mut(&generation) else { return };
         child.stats_due = child.stats_due.map(|_| now.after(STATS_TIMEOUT));
-        match &mut child.channel {
-            Channel::Lost { exit_by, .. } => *exit_by = (*exit_by).max(now),
+        match &child.channel {
+            // It can't be told, and what had to be done by a signal has been.
+            Channel::Lost { .. } => return,
             Channel::Open | Channel::Garbled => {}
         }
         if child.is_adopted() {
@@ -286,21 +304,17 @@ impl Core {
             State::Draining { asked: Asked::Term, .. } => return,
             State::Starting { .. } | State::Ready | State::Ending { .. } => return,
         };
-        if !self.assign(now, generation, role, out) && role.is_drain() {
-            self.drain_by_signal(generation, out);
-        }
+        self.assign(now, generation, role, out);
     }
 
     /// The dead generation whose sockets are held.
     fn held(&self) -> Option<Generation> {
-        let holder = match &self.phase {
-            Phase::Down { holder, .. } | Phase::Leaving { left: Left::Down { holder } } => holder,
-            Phase::Leaving { left: Left::Service }
-            | Phase::Idle
-            | Phase::First { .. }
-            | Phase::Serving { .. }
-            | Phase::Stopping { .. }
-            | Phase::Ended => return None,
+        let holder = match (&self.phase, &self.left) {
+            (Phase::Down { holder, .. } | Phase::Leaving { left: Left::Down { holder } }, _)
+            | (Phase::Ended, Some(Left::Down { holder })) => holder,
+            (Phase::Ended, Some(Left::Service) | None)
+            | (Phase::Leaving { left: Left::Service }, _)
+            | (Phase::Idle | Phase::First { .. } | Phase::Serving { .. } | Phase::Stopping { .. }, _) => return None,
         };
         match holder {
             Holder::Dead { generation, .. } => Some(*generation),
@@ -324,8 +338,8 @@ impl Core {
             | Phase::First { .. }
             | Phase::Stopping { .. }
             | Phase::Leaving { .. } => true,
-            // There is nothing to go on with.
-            Phase::Ended => false,
+            // Without this there is nothing to go on with.
+            Phase::Ended => self.left.is_some(),
         };
         phase && self.children.keys().all(|generation| generation.0 < self.next)
     }

@@ -125,7 +125,15 @@ impl Core {
             | Phase::Down { .. }
             | Phase::Ended => return,
         };
-        self.phase = Phase::Ended;
+        self.left = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Leaving { left } => Some(left),
+            Phase::Stopping { .. }
+            | Phase::Idle
+            | Phase::First { .. }
+            | Phase::Serving { .. }
+            | Phase::Down { .. }
+            | Phase::Ended => None,
+        };
         out.push(Action::Exit { status });
     }
 

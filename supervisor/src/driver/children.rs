@@ -2,21 +2,23 @@
 
 use super::link::{Heard, Link};
 use crate::core::Kill;
+use crate::state::{ProcessEntry, names};
 use crate::sys::pidfd::{Pidfd, kill_group};
 use protocol::message::{Generation, ToChild};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Bound::{Excluded, Unbounded};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::task::{Context, Poll};
 
 /// One process, from its start to its retirement.
 #[derive(Debug)]
 pub(super) struct Child {
-    pid: u32,
-    /// `None` once it has been reaped: its number may be another's.
+    entry: Option<ProcessEntry>,
+    /// `None` once it has ended and nobody waits for it any more: its number may be another's.
     process: Option<Pidfd>,
-    link: Link,
+    /// `None` if it was lost on the way from an earlier supervisor.
+    link: Option<Link>,
 }
 
 /// All of them.
@@ -29,8 +31,34 @@ pub(super) struct Children {
 
 impl Children {
     /// Takes in a new one.
-    pub(super) fn insert(&mut self, generation: Generation, pid: u32, pidfd: Pidfd, link: Link) {
-        self.by_generation.insert(generation, Child { pid, process: Some(pidfd), link });
+    pub(super) fn insert(&mut self, generation: Generation, process: Pidfd, entry: ProcessEntry, link: Link) {
+        let child = Child { entry: Some(entry), process: Some(process), link: Some(link) };
+        self.by_generation.insert(generation, child);
+    }
+
+    /// Takes in one of an earlier supervisor, as far as there is something.
+    pub(super) fn restore(
+        &mut self,
+        generation: Generation,
+        process: Option<Pidfd>,
+        entry: Option<ProcessEntry>,
+        link: Option<Link>,
+    ) {
+        self.by_generation.insert(generation, Child { entry, process, link });
+    }
+
+    /// How its process is told from others.
+    pub(super) fn entry(&self, generation: Generation) -> Option<ProcessEntry> {
+        self.by_generation.get(&generation).and_then(|child| child.entry)
+    }
+
+    /// The descriptors of all, by their names.
+    pub(super) fn fds(&self) -> impl Iterator<Item = (String, BorrowedFd<'_>)> {
+        self.by_generation.iter().flat_map(|(generation, child)| {
+            let link = child.link.as_ref().map(|link| (names::channel(*generation), link.as_fd()));
+            let process = child.process.as_ref().map(|process| (names::process(*generation), process.as_fd()));
+            link.into_iter().chain(process)
+        })
     }
 
     /// Forgets one and closes its channel.
@@ -48,19 +76,22 @@ impl Children {
         message: ToChild,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), String> {
-        match self.by_generation.get_mut(&generation) {
-            Some(child) => child.link.send(message, fds),
+        match self.by_generation.get_mut(&generation).and_then(|child| child.link.as_mut()) {
+            Some(link) => link.send(message, fds),
             None => Err("it has no channel".to_owned()),
         }
     }
 
     /// Signals one that still runs. Errors mean that it has just ended.
     pub(super) fn kill(&self, generation: Generation, how: Kill) {
-        let Some(Child { pid, process: Some(process), .. }) = self.by_generation.get(&generation) else { return };
+        let Some(Child { entry, process: Some(process), .. }) = self.by_generation.get(&generation) else { return };
         match how {
             Kill::Term => drop(process.send_signal(libc::SIGTERM)),
             Kill::Group => {
-                drop(kill_group(*pid, libc::SIGKILL));
+                if process.signal_group(libc::SIGKILL).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
+                    // Linux before 6.9. It has not been reaped, as far as we know: the number is its own.
+                    drop(entry.map(|entry| kill_group(entry.pid, libc::SIGKILL)));
+                }
                 drop(process.send_signal(libc::SIGKILL));
             }
         }
@@ -77,7 +108,7 @@ impl Children {
     pub(super) fn ended(&mut self, generation: Generation) -> Vec<Heard> {
         let Some(child) = self.by_generation.get_mut(&generation) else { return Vec::new() };
         child.process = None;
-        child.link.last_words()
+        child.link.as_mut().map(Link::last_words).unwrap_or_default()
     }
 
     /// The next thing that any of them says. Safe to cancel; pending while there are none.
@@ -106,7 +137,8 @@ fn first<'a>(
     cx: &mut Context<'_>,
 ) -> Poll<(Generation, Heard)> {
     for (generation, child) in children {
-        if let Poll::Ready(heard) = child.link.poll(cx) {
+        let Some(link) = &mut child.link else { continue };
+        if let Poll::Ready(heard) = link.poll(cx) {
             return Poll::Ready((*generation, heard));
         }
     }

@@ -24,6 +24,13 @@ const PROBE_LIMIT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Background(JoinHandle<()>);
 
+impl Background {
+    /// Runs it beside the loop.
+    pub(super) fn new(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
 impl Drop for Background {
     fn drop(&mut self) {
         self.0.abort();
@@ -71,7 +78,7 @@ pub(super) fn probe(health: Health, generation: Generation, reaper: Reaper, even
 /// Runs a command until it ends or is killed.
 async fn run(command: &str, limit: Duration, reaper: &Reaper) -> Result<(), String> {
     let spawned = spawn::shell(command).map_err(|error| format!("can't be run: {error}"))?;
-    let mut process = Process { pid: spawned.pid, end: reaper.command(spawned.pid) };
+    let mut process = Process::new(spawned.pid, reaper);
     match timeout(limit, &mut process.end).await {
         Ok(Ok(ExitStatus::Code(0))) => Ok(()),
         Ok(Ok(ExitStatus::Code(code))) => Err(format!("ended with status {code}")),
@@ -82,9 +89,17 @@ async fn run(command: &str, limit: Duration, reaper: &Reaper) -> Result<(), Stri
 }
 
 /// A running command; killed when nobody waits for it any more.
-struct Process {
+pub(super) struct Process {
     pid: u32,
-    end: oneshot::Receiver<ExitStatus>,
+    /// How it ended.
+    pub(super) end: oneshot::Receiver<ExitStatus>,
+}
+
+impl Process {
+    /// The process that has just been started.
+    pub(super) fn new(pid: u32, reaper: &Reaper) -> Self {
+        Self { pid, end: reaper.command(pid) }
+    }
 }
 
 impl Drop for Process {

@@ -1,17 +1,27 @@
 //! Secrets that children asked to keep, for later generations (a generated certificate and its key).
 
+use crate::state::{KeptFile, names};
 use protocol::channel::{read_memfd, sealed_memfd};
 use protocol::message::{MAX_KEPT, MAX_KEPT_BYTES, is_name};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use zeroize::Zeroizing;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// By name; at most [`MAX_KEPT`] of at most [`MAX_KEPT_BYTES`] each.
 #[derive(Debug, Default)]
-pub(super) struct Kept(BTreeMap<String, Zeroizing<Vec<u8>>>);
+pub(super) struct Kept {
+    by_name: BTreeMap<String, KeptFile>,
+    /// The number of the next file: one that replaces another is another file under another name.
+    next: u64,
+}
 
 impl Kept {
+    /// What an earlier process kept.
+    pub(super) fn restored(files: Vec<KeptFile>) -> Self {
+        let next = files.iter().map(|file| file.number.saturating_add(1)).max().unwrap_or(0);
+        Self { by_name: files.into_iter().map(|file| (file.name.clone(), file)).collect(), next }
+    }
+
     /// Keeps the content of the one descriptor beside a `keep` message; the same name again replaces it.
     ///
     /// # Errors
@@ -23,26 +33,34 @@ impl Kept {
         let [memfd] = fds else {
             return Err(format!("keep {name}: {} descriptors beside the message instead of one memfd", fds.len()));
         };
-        if !self.0.contains_key(&name) && self.0.len() >= MAX_KEPT {
+        if !self.by_name.contains_key(&name) && self.by_name.len() >= MAX_KEPT {
             return Err(format!("keep {name}: {MAX_KEPT} secrets are kept already"));
         }
         let content = read_memfd(memfd.as_fd(), MAX_KEPT_BYTES).map_err(|error| format!("keep {name}: {error}"))?;
-        self.0.insert(name, content);
+        // A file of our own: the child's need not be sealed.
+        let file = sealed_memfd(&name, &content).map_err(|error| format!("keep {name}: {error}"))?;
+        self.by_name.insert(name.clone(), KeptFile { name, number: self.next, file });
+        self.next += 1;
         Ok(())
     }
 
     /// The names, with one memfd each, as `adopt` has them.
     ///
     /// # Errors
-    /// As memfd_create(2).
+    /// As dup(2).
     pub(super) fn memfds(&self) -> io::Result<(Vec<String>, Vec<OwnedFd>)> {
-        let mut names = Vec::with_capacity(self.0.len());
-        let mut memfds = Vec::with_capacity(self.0.len());
-        for (name, content) in &self.0 {
-            memfds.push(sealed_memfd(name, content)?);
-            names.push(name.clone());
-        }
-        Ok((names, memfds))
+        let files: io::Result<Vec<OwnedFd>> = self.by_name.values().map(|kept| kept.file.try_clone()).collect();
+        Ok((self.by_name.keys().cloned().collect(), files?))
+    }
+
+    /// For another process: by the child's names, those of the descriptors.
+    pub(super) fn entries(&self) -> BTreeMap<String, String> {
+        self.by_name.iter().map(|(name, kept)| (name.clone(), names::kept(kept.number))).collect()
+    }
+
+    /// The descriptors by their names.
+    pub(super) fn fds(&self) -> impl Iterator<Item = (String, BorrowedFd<'_>)> {
+        self.by_name.values().map(|kept| (names::kept(kept.number), kept.file.as_fd()))
     }
 }
 

@@ -68,6 +68,11 @@ impl Link {
         Ok(())
     }
 
+    /// Our end of the channel.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.get_ref().as_fd()
+    }
+
     /// The next thing heard; sends what is queued on the way.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
         if self.ended {

@@ -1,45 +1,61 @@
 //! The loop: signals, ended children, messages of children, control requests and time become
 //! [`Event`]s; what the [`Core`] orders is performed in order. Nothing else changes the lifecycle, and nothing here
 //! waits for anybody: docs/design/driver.md.
-#![expect(clippy::disallowed_methods, reason = "the loop is where the clock and the environment are read")]
 
 mod adopt;
+mod beats;
+mod capacity;
+mod capture;
 mod children;
 mod commands;
 mod environment;
+mod guard;
 mod kept;
+mod leave;
 mod link;
 mod log;
 mod notify;
 mod perform;
+mod persist;
 mod process;
 mod program;
 mod reap;
+mod replace;
 mod signals;
 mod spawn;
+mod start;
 mod status;
+mod store;
+mod strangers;
 
-use crate::cli::{Config, Failure};
-use crate::control::server::{Asked, Running, Server};
+pub use start::run;
+
+use crate::cli::Config;
+use crate::control::server::{Asked, ClientId, Running};
 use crate::control::{ListenerStatus, Reply, Request};
-use crate::core::{Core, Event, RequestId, Snapshot, Time};
-use crate::sockets::{Handed, Merging, Table, merging_interfaces};
+use crate::core::{Core, Event, ExitStatus, RequestId, Snapshot, Time};
+use crate::sockets::{Handed, Merging, Table};
+use crate::successor::Own;
+use beats::Beats;
 use children::Children;
 use commands::Background;
+use guard::Guard;
 use kept::Kept;
+use leave::Leave;
 use link::Heard;
+use log::Log;
 use notify::Notify;
-use protocol::cid::Cipher;
-use protocol::exit;
+use persist::Book;
 use protocol::keys::BootId;
 use protocol::message::{Adopted, FromChild, Generation};
 use reap::Reaper;
+use replace::Held;
 use signals::{Signal, Signals};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
+use store::Store;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, timeout};
-use tracing_subscriber::filter::Targets;
 
 /// The steering program is attached afresh this often, since any holder of a member could replace it unseen.
 const REATTACH_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,38 +64,20 @@ const WAITING: usize = 16;
 /// A process that ends closes its channel first, so the end of a channel is news of its own only if the process is still
 /// there after this. The core would otherwise blame the channel for what the exit status explains.
 const LOST_AFTER: Duration = Duration::from_millis(100);
+/// The guard lets generations end by themselves for so long beyond their own drain timeout.
+const GUARD_MARGIN: Duration = Duration::from_secs(5);
 /// At the end: for orphans to die, and for clients to take their last answer.
 const FAREWELL: Duration = Duration::from_millis(500);
-
-/// Supervises until the end, and returns the exit status.
-///
-/// The order of a start: our own process is put in order, then the log, the control socket (which fails when another
-/// supervisor is there), signals, the service manager; then the first generation.
-///
-/// # Errors
-/// When the supervisor itself can't start; what becomes of generations is in the status.
-pub fn run(config: Config, filter: Targets) -> Result<u8, Failure> {
-    let lines = process::tidy();
-    let stamped = std::env::var_os("JOURNAL_STREAM").is_some();
-    let _log = log::start(filter, stamped);
-    for line in lines {
-        tracing::info!("{line}");
-    }
-    let server = Server::bind(&config.control)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let runtime =
-        runtime.map_err(|error| Failure::new(exit::FAILURE, format!("the event loop can't start: {error}")))?;
-    runtime.block_on(async {
-        let mut driver = Driver::new(config, server)?;
-        Ok(driver.run().await)
-    })
-}
 
 /// Everything that is not the lifecycle itself.
 struct Driver {
     config: Config,
     core: Core,
+    /// When the machine started, on the runtime's clock: moments are counted from there, so that another process counts
+    /// them alike.
     epoch: Instant,
+    /// When this program started.
+    started: Time,
     /// Facts that the core has not been told yet.
     events: VecDeque<Event>,
     children: Children,
@@ -89,10 +87,21 @@ struct Driver {
     boot: BootId,
     kept: Kept,
     notify: Notify,
+    beats: Beats,
+    store: Store,
+    book: Book,
+    guard: Option<Guard>,
+    /// Our program on disk; `None` when it was not found.
+    own: Option<Own>,
+    /// Upgrades for which we have to replace ourselves first.
+    held: Held,
+    leave: Leave,
+    log: Log,
     server: Running,
     requests: mpsc::Receiver<Asked>,
     results: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
-    waiters: HashMap<RequestId, oneshot::Sender<Reply>>,
+    news: (mpsc::Sender<News>, mpsc::Receiver<News>),
+    waiters: HashMap<RequestId, Vec<Waiter>>,
     next_request: u64,
     check: Option<(Generation, Background)>,
     probe: Option<Background>,
@@ -102,14 +111,22 @@ struct Driver {
     gro_error: Option<String>,
     /// Interfaces that merge datagrams, as found at the start.
     merging: Vec<Merging>,
-    /// What an operator should look at.
+    /// What an operator should look at, as found last.
     alarms: Vec<String>,
+    /// What an operator should look at until the service is started afresh.
+    lasting: Vec<String>,
+    /// Why our new program was not executed.
+    own_trouble: Option<String>,
+    /// Why the fd store is of no use.
+    store_trouble: Option<String>,
     /// When the steering program is due to be attached afresh.
     reattach: Time,
     /// A state has changed since the service manager was told.
     changed: bool,
     /// When the service manager may be told the next status text.
     status_due: Option<Time>,
+    /// When the service manager wants to hear from us again.
+    beat_due: Option<Time>,
     exit: Option<u8>,
 }
 
@@ -118,50 +135,32 @@ enum Happened {
     Signal(Signal),
     Heard(Generation, Heard),
     Result(Event),
+    News(News),
     Asked(Asked),
     Time,
 }
 
-impl Driver {
-    fn new(config: Config, server: Server) -> Result<Self, Failure> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |error: std::io::Error| Failure::new(exit::FAILURE, format!("{what}: {error}"))
-        };
-        let (asked, requests) = mpsc::channel(WAITING);
-        let boot = BootId::random().map_err(failed("the kernel gives no random numbers"))?;
-        let epoch = Instant::now();
-        let manager = std::env::var_os("NOTIFY_SOCKET");
-        Ok(Self {
-            core: Core::new(config.settings.clone(), rand::random()),
-            epoch,
-            events: VecDeque::from([Event::Start]),
-            children: Children::default(),
-            reaper: Reaper::default(),
-            signals: Signals::new().map_err(failed("signals can't be handled"))?,
-            table: Table::new(Cipher::new(&config.secret.cid_key(&boot))),
-            boot,
-            kept: Kept::default(),
-            notify: Notify::new(manager.as_deref()).map_err(failed("NOTIFY_SOCKET can't be used"))?,
-            server: server.serve(asked).map_err(failed("the control socket can't be used"))?,
-            requests,
-            results: mpsc::channel(WAITING),
-            waiters: HashMap::new(),
-            next_request: 0,
-            check: None,
-            probe: None,
-            lost: BTreeMap::new(),
-            gro_error: None,
-            merging: merging_interfaces(),
-            alarms: Vec::new(),
-            reattach: Time::since_epoch(REATTACH_INTERVAL),
-            changed: false,
-            status_due: None,
-            exit: None,
-            config,
-        })
-    }
+/// What a task has found out for the driver itself.
+#[derive(Debug)]
+enum News {
+    /// Our new program can take over, or why not.
+    Successor(Result<(), String>),
+    /// How much the fd store holds, or why that is not known.
+    Capacity(Result<usize, String>),
+    /// So many changes of the fd store are confirmed; or no confirmation came.
+    Stored(Option<u64>),
+    /// The end of a process that is not our child.
+    Ended(Generation, ExitStatus),
+}
 
+/// Who waits for an answer.
+#[derive(Debug)]
+struct Waiter {
+    reply: oneshot::Sender<Reply>,
+    client: ClientId,
+}
+
+impl Driver {
     async fn run(&mut self) -> u8 {
         loop {
             self.settle();
@@ -173,6 +172,10 @@ impl Driver {
                 Happened::Signal(signal) => self.signalled(signal),
                 Happened::Heard(generation, heard) => self.heard(generation, heard),
                 Happened::Result(event) => self.events.push_back(event),
+                Happened::News(News::Successor(answer)) => self.successor_answered(answer).await,
+                Happened::News(News::Capacity(answer)) => self.capacity_answered(answer),
+                Happened::News(News::Stored(confirmed)) => self.stored(confirmed),
+                Happened::News(News::Ended(generation, status)) => self.ended(generation, status),
                 Happened::Asked(asked) => self.asked(asked),
                 Happened::Time => self.events.push_back(Event::Tick),
             }
@@ -189,61 +192,93 @@ impl Driver {
         for (generation, (_, error)) in self.lost.extract_if(.., |_, (due, _)| *due <= now) {
             self.events.push_back(Event::ChannelLost { generation, error });
         }
-        let mut actions = Vec::new();
-        while let Some(event) = self.events.pop_front() {
-            let now = self.now();
-            tracing::debug!(?event, "event");
-            self.core.handle(now, event, &mut actions);
-            for action in actions.drain(..) {
-                tracing::debug!(?action, "action");
-                self.perform(action);
+        loop {
+            self.take_in();
+            self.attend_to_held();
+            self.attend_to_leave();
+            if self.events.is_empty() {
+                break;
             }
+        }
+        self.persist();
+        if let Some(guard) = &mut self.guard {
+            guard.allow(self.core.longest_own_drain() + GUARD_MARGIN);
         }
         let now = self.now();
         if now >= self.reattach {
             self.reattach = now.after(REATTACH_INTERVAL);
             self.reattach();
         }
+        self.look_at_store();
         if self.notify.wanted() {
-            let text = status::text(&self.core.snapshot(now));
+            let snapshot = self.core.snapshot(now);
+            let text = status::text(&snapshot);
             self.status_due = self.notify.status(now, &text, !std::mem::take(&mut self.changed));
+            self.beats.beat(now, &snapshot, &mut self.notify);
+            let again = self.notify.flush().map(|wait| now.after(wait));
+            self.beat_due = self.beats.due(&snapshot).into_iter().chain(again).min();
+        }
+    }
+
+    fn take_in(&mut self) {
+        let mut actions = Vec::new();
+        while let Some(event) = self.events.pop_front() {
+            let now = self.now();
+            tracing::debug!(?event, "event");
+            self.core.handle(now, event, &mut actions);
+            if !actions.is_empty() {
+                // What is intended, before it is done: it is said again by who goes on from here.
+                self.persist();
+            }
+            for action in actions.drain(..) {
+                tracing::debug!(?action, "action");
+                self.perform(action);
+            }
         }
     }
 
     /// Waits. Whatever is given up when another comes first is still there the next time.
     async fn next(&mut self) -> Happened {
         let lost = self.lost.values().map(|(due, _)| *due);
-        let due = lost.chain(self.core.next_deadline()).chain(self.status_due).fold(self.reattach, Time::min);
+        let manager = self.status_due.into_iter().chain(self.beat_due);
+        let due = lost.chain(self.core.next_deadline()).chain(manager).fold(self.reattach, Time::min);
         tokio::select! {
             signal = self.signals.next() => Happened::Signal(signal),
             (generation, heard) = self.children.hear() => Happened::Heard(generation, heard),
             Some(event) = self.results.1.recv() => Happened::Result(event),
+            Some(news) = self.news.1.recv() => Happened::News(news),
             Some(asked) = self.requests.recv() => Happened::Asked(asked),
             () = sleep_until((self.epoch + due.elapsed()).into()) => Happened::Time,
         }
     }
 
     fn signalled(&mut self, signal: Signal) {
-        let event = match signal {
-            Signal::Stop => Event::Stop,
-            Signal::Upgrade => Event::Upgrade { waiter: None, evict_oldest: false },
-            Signal::Reload => Event::Reload,
-            Signal::Leave => Event::Leave { stored: false },
-            Signal::PassOn(number) => return self.children.signal(number),
-            Signal::ChildEnded => return self.reap(),
-        };
-        tracing::info!("signal: {signal}");
-        self.events.push_back(event);
+        match signal {
+            Signal::PassOn(_) | Signal::ChildEnded => {}
+            Signal::Stop | Signal::Upgrade | Signal::Reload | Signal::Leave => tracing::info!("signal: {signal}"),
+        }
+        match signal {
+            Signal::Stop => self.events.push_back(Event::Stop),
+            Signal::Upgrade => self.upgrade_wanted(None, false),
+            Signal::Reload => self.events.push_back(Event::Reload),
+            Signal::Leave => self.leave_wanted(),
+            Signal::PassOn(number) => self.children.signal(number),
+            Signal::ChildEnded => self.reap(),
+        }
     }
 
     fn reap(&mut self) {
         for (generation, status) in self.reaper.collect() {
-            for heard in self.children.ended(generation) {
-                self.heard(generation, heard);
-            }
-            self.lost.remove(&generation);
-            self.events.push_back(Event::Exited { generation, status });
+            self.ended(generation, status);
         }
+    }
+
+    fn ended(&mut self, generation: Generation, status: ExitStatus) {
+        for heard in self.children.ended(generation) {
+            self.heard(generation, heard);
+        }
+        self.lost.remove(&generation);
+        self.events.push_back(Event::Exited { generation, status });
     }
 
     /// Nothing more can be said to this child, or heard from it.
@@ -269,36 +304,41 @@ impl Driver {
         self.events.push_back(event);
     }
 
-    fn asked(&mut self, Asked { request, reply }: Asked) {
+    fn asked(&mut self, Asked { request, reply, client }: Asked) {
         match request {
             Request::Status => {
                 // A client that has gone needs no answer.
                 let _ = reply.send(Reply::Status(Box::new(self.status())));
             }
-            Request::Upgrade { evict_oldest } => {
-                let waiter = Some(self.wait(reply));
-                self.events.push_back(Event::Upgrade { waiter, evict_oldest });
-            }
+            Request::Upgrade { evict_oldest } => self.upgrade_wanted(Some(Waiter { reply, client }), evict_oldest),
             Request::Rollback => {
-                let waiter = Some(self.wait(reply));
+                let waiter = Some(self.wait(vec![Waiter { reply, client }]));
                 self.events.push_back(Event::Rollback { waiter });
             }
         }
     }
 
-    fn wait(&mut self, reply: oneshot::Sender<Reply>) -> RequestId {
+    fn wait(&mut self, waiters: Vec<Waiter>) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        self.waiters.insert(id, reply);
+        self.waiters.insert(id, waiters);
         id
     }
 
     fn status(&self) -> crate::control::Status {
         let now = self.now();
-        let supervisor = status::supervisor(now, &self.config.program);
+        let supervisor = status::supervisor(self.started.until(now), &self.config.program);
         let snapshot = self.core.snapshot(now);
         let listeners = self.listeners(&snapshot);
-        status::status(snapshot, supervisor, listeners, self.alarms.clone())
+        status::status(snapshot, supervisor, listeners, self.all_alarms())
+    }
+
+    fn all_alarms(&self) -> Vec<String> {
+        let own = self.own_trouble.as_ref().map(|why| format!("the supervisor could not replace itself: {why}"));
+        let book = self.book.trouble().map(|why| format!("another supervisor could not go on from here: {why}"));
+        let standing =
+            own.into_iter().chain(book).chain(self.store_trouble.clone()).chain(self.lasting.iter().cloned());
+        self.alarms.iter().cloned().chain(standing).collect()
     }
 
     /// As the youngest live generation that has them.
@@ -333,8 +373,10 @@ impl Driver {
         self.alarms = alarms;
     }
 
-    /// The end: what left its generation's process group dies with us, and every client hears that we end.
+    /// The end: what left its generation's process group dies with us, every client hears that we end, and the service
+    /// manager has heard everything.
     async fn farewell(&mut self) {
+        let leaving = self.core.is_leaving();
         self.waiters.clear();
         self.requests.close();
         while let Ok(asked) = self.requests.try_recv() {
@@ -351,6 +393,14 @@ impl Driver {
             tracing::warn!("some orphans of the generations did not die in time");
         }
         let _ = timeout(FAREWELL, self.server.answered()).await;
+        if !leaving {
+            // Nothing is left to go on with, or to be seen to.
+            if let Some(guard) = self.guard.take() {
+                let _ = timeout(FAREWELL, guard.dismiss()).await;
+            }
+            self.store.prune(&mut self.notify, &[]);
+        }
+        self.last_words().await;
     }
 }
 

@@ -4,7 +4,9 @@ use super::adopt;
 use super::link::Link;
 use super::spawn::{self, Started};
 use super::{Driver, commands};
+use crate::control::Reply;
 use crate::core::{Action, Event, Note, SpawnError, Steering};
+use crate::state::ProcessEntry;
 use protocol::channel::{Channel, sealed_memfd};
 use protocol::cid::Cipher;
 use protocol::exit;
@@ -60,9 +62,10 @@ impl Driver {
             }
             Action::StopProbe => self.probe = None,
             Action::Reply { to, outcome } => {
-                if let Some(waiter) = self.waiters.remove(&to) {
+                let reply = Reply::from(outcome);
+                for waiter in self.waiters.remove(&to).unwrap_or_default() {
                     // A client that has gone needs no answer.
-                    let _ = waiter.send(outcome.into());
+                    let _ = waiter.reply.send(reply.clone());
                 }
             }
             Action::Note(note) => self.note(note),
@@ -84,6 +87,8 @@ impl Driver {
         match BootId::random() {
             Ok(boot) => {
                 self.boot = boot;
+                // Numbers begin again: what was stored under them is gone before it is stored anew.
+                self.persist();
                 self.table.rekey(Cipher::new(&self.config.secret.cid_key(&boot)));
             }
             // Numbers would repeat under the old key.
@@ -101,7 +106,7 @@ impl Driver {
         let Started { process, file } = spawn::generation(&self.config.program, &self.config.args, theirs.into())?;
         tracing::info!("generation {generation}: process {}, {}", process.pid, file.display());
         self.reaper.generation(process.pid, generation);
-        self.children.insert(generation, process.pid, process.pidfd, link);
+        self.children.insert(generation, process.pidfd, ProcessEntry::of(process.pid), link);
         Ok(process.pid)
     }
 
@@ -161,8 +166,10 @@ impl Driver {
         for warning in granted.warnings {
             tracing::warn!("generation {generation}: {warning}");
         }
+        // Before the child has them: else it could have sockets that the next supervisor does not know of.
+        self.persist();
         let secrets = secrets.iter().map(AsFd::as_fd).collect();
-        for part in adopt::split(Adopt { kept, ..head }, secrets, granted.listeners) {
+        for part in adopt::split(Adopt { kept, ..head }, secrets, self.table.handed(generation)) {
             let sent = self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds);
             sent.map_err(|error| NotAdopted { error, status: exit::NOT_READY })?;
         }
@@ -201,7 +208,10 @@ impl Driver {
 
     fn note(&mut self, note: Note) {
         match note {
-            Note::Serving => self.notify.say("READY=1"),
+            Note::Serving => {
+                self.notify.say("READY=1");
+                self.beats.started();
+            }
             Note::Stopping => self.notify.say("STOPPING=1"),
             Note::Changed => self.changed = true,
             Note::Info(line) => tracing::info!("{line}"),

@@ -3,16 +3,14 @@
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::SigSet;
 use std::os::fd::RawFd;
 
 /// Lines for the log, which can't be open yet.
-pub(super) fn tidy() -> Vec<String> {
-    let mut lines = close_unknown();
-    // A mask is inherited over fork and exec; one that blocks SIGTERM would make us deaf.
-    if let Err(error) = SigSet::empty().thread_set_mask() {
-        lines.push(format!("signals can't be unblocked: {error}"));
-    }
+///
+/// Signals stay blocked, if they are: over execve our earlier program has blocked them until [`super::signals`] handles
+/// them again.
+pub(super) fn tidy(known: &[RawFd]) -> Vec<String> {
+    let mut lines = close_unknown(known);
     // Orphans of our children come to us, not to init (PR_SET_CHILD_SUBREAPER(2const)). PID 1 gets them anyway.
     if let Err(error) = set_child_subreaper(true) {
         lines.push(format!("can't become the subreaper of orphans: {error}"));
@@ -26,9 +24,9 @@ pub(super) fn tidy() -> Vec<String> {
     lines
 }
 
-/// Closes every descriptor above standard error: none is known to us, and each would live as long as we do (a lock, a
+/// Closes every other descriptor above standard error: none is known to us, and each would live as long as we do (a lock, a
 /// listening socket of the process that started us).
-fn close_unknown() -> Vec<String> {
+fn close_unknown(known: &[RawFd]) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let open = |entry: std::fs::DirEntry| {
         let fd: RawFd = entry.file_name().to_str()?.parse().ok()?;
@@ -36,7 +34,8 @@ fn close_unknown() -> Vec<String> {
         Some((fd, target.display().to_string()))
     };
     // Collected first: the list holds a descriptor of its own, which is gone by then.
-    let fds: Vec<(RawFd, String)> = entries.flatten().filter_map(open).filter(|(fd, _)| *fd > 2).collect();
+    let fds: Vec<(RawFd, String)> =
+        entries.flatten().filter_map(open).filter(|(fd, _)| *fd > 2 && !known.contains(fd)).collect();
     let closed = fds.into_iter().filter(|(fd, _)| nix::unistd::close(*fd).is_ok());
     closed.map(|(fd, target)| format!("closed descriptor {fd} ({target}), which nobody told us about")).collect()
 }

@@ -17,6 +17,8 @@ pub(super) struct Reaper(Arc<Mutex<HashMap<u32, Known>>>);
 enum Known {
     Generation(Generation),
     Command(oneshot::Sender<ExitStatus>),
+    /// It ends after us.
+    Apart,
 }
 
 impl Reaper {
@@ -30,6 +32,11 @@ impl Reaper {
         let (ended, end) = oneshot::channel();
         self.table().insert(pid, Known::Command(ended));
         end
+    }
+
+    /// This child is to outlive us, and is no generation.
+    pub(super) fn apart(&self, pid: u32) {
+        self.table().insert(pid, Known::Apart);
     }
 
     /// Reaps whoever has ended. SIGCHLD is merged when several children end at once, so this asks until none is left.
@@ -60,6 +67,7 @@ impl Reaper {
                 Some(Known::Generation(generation)) => ended.push((generation, status)),
                 // Nobody waits for a command that was given up.
                 Some(Known::Command(end)) => drop(end.send(status)),
+                Some(Known::Apart) => tracing::debug!("process {pid}, which ends what is left, has ended"),
                 None => tracing::debug!("reaped orphan {pid}"),
             }
         }

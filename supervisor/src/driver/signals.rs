@@ -1,7 +1,9 @@
 //! Signals, by what they mean.
 
-use futures_util::StreamExt as _;
+use crate::sys::pidfd::Pidfd;
+use futures_util::{FutureExt as _, StreamExt as _};
 use libc::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use nix::sys::signal::SigSet;
 use std::{fmt, io};
 
 /// One that came, or several of a kind.
@@ -34,6 +36,17 @@ impl fmt::Display for Signal {
     }
 }
 
+/// While it lives, signals wait.
+#[derive(Debug)]
+pub(super) struct Blocked(());
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // The same call has worked before.
+        let _ = SigSet::empty().thread_set_mask();
+    }
+}
+
 /// Those that are handled. SIGPIPE is ignored by std, and reset for children.
 pub(super) struct Signals(signal_hook_tokio::Signals);
 
@@ -44,7 +57,27 @@ impl Signals {
     /// As sigaction(2) and socketpair(2).
     pub(super) fn new() -> io::Result<Self> {
         let all = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD, leave()];
-        signal_hook_tokio::Signals::new(all).map(Self)
+        let signals = signal_hook_tokio::Signals::new(all).map(Self)?;
+        // A mask is inherited over fork and exec; one that blocks SIGTERM would make us deaf. Our own earlier program has
+        // blocked all, so that those which came meanwhile come now.
+        SigSet::empty().thread_set_mask()?;
+        Ok(signals)
+    }
+
+    /// From here on signals wait, for this process's next program or until the result is dropped. Those that came and were
+    /// not handled yet wait again, with them.
+    pub(super) async fn block(&mut self) -> io::Result<Blocked> {
+        SigSet::all().thread_set_mask()?;
+        let blocked = Blocked(());
+        let ourselves = Pidfd::open(std::process::id())?;
+        // What the handlers have noted is read off a pipe, which the runtime looks at when nobody is running.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        while let Some(Some(number)) = self.0.next().now_or_never() {
+            ourselves.send_signal(number)?;
+        }
+        Ok(blocked)
     }
 
     /// The next one. Safe to cancel.

@@ -48,7 +48,7 @@ pub(super) fn generation(name: &OsStr, args: &[OsString], channel: OwnedFd) -> R
     let mut command = Command::new(&file);
     exec::clean_slate(&mut command, Some(channel));
     exec::execute(&mut command, image);
-    let process = start(&mut command).map_err(|error| {
+    let process = start(&mut command, Stdio::null()).map_err(|error| {
         let line = format!("{} can't be executed: {error}", file.display());
         match error.raw_os_error() {
             Some(libc::ENOENT) => SpawnError::NotFound(line),
@@ -81,11 +81,37 @@ pub(super) fn shell(script: &str) -> io::Result<Spawned> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(script).env_clear().envs(environment::clean(std::env::vars_os()));
     exec::clean_slate(&mut command, None);
-    start(&mut command)
+    start(&mut command, Stdio::null())
 }
 
-fn start(command: &mut Command) -> io::Result<Spawned> {
-    let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+/// Starts a program to hear what it says: the result is what it writes to standard output and standard error. The first
+/// of `args` is its name; `input` is its standard input.
+pub(super) fn captured(file: &Path, args: &[OsString], input: Option<OwnedFd>) -> io::Result<(Spawned, OwnedFd)> {
+    let (name, args) = args.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let image = image(file, name, args, &environment::clean(std::env::vars_os()))?;
+    let (output, theirs) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    let mut command = Command::new(file);
+    command.stdout(theirs.try_clone()?).stderr(theirs);
+    exec::clean_slate(&mut command, None);
+    exec::execute(&mut command, image);
+    // The command, and with it our copy of the writing end, is gone at the end of this function.
+    let process = start(&mut command, input.map_or_else(Stdio::null, Stdio::from))?;
+    Ok((process, output))
+}
+
+/// Starts a program that is to outlive us, with this as its standard input. The first of `args` is its name.
+pub(super) fn apart(file: &Path, args: &[OsString], input: OwnedFd) -> io::Result<Spawned> {
+    let (name, args) = args.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let image = image(file, name, args, &environment::clean(std::env::vars_os()))?;
+    let mut command = Command::new(file);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    exec::clean_slate(&mut command, None);
+    exec::execute(&mut command, image);
+    start(&mut command, Stdio::from(input))
+}
+
+fn start(command: &mut Command, input: Stdio) -> io::Result<Spawned> {
+    let child = command.stdin(input).process_group(0).spawn()?;
     // It can't have been reaped yet: only the loop's thread does that, and this is it.
     let pidfd = Pidfd::open(child.id())?;
     Ok(Spawned { pid: child.id(), pidfd })

@@ -3,8 +3,8 @@
 use crate::control::{
     FailureStatus, GenerationStatus, ListenerStatus, Status, SupervisorStatus, UpgradeStatus, sentence, span,
 };
+use crate::core::Snapshot;
 use crate::core::snapshot::{GenerationView, PhaseView, StageView, UpgradeView};
-use crate::core::{Snapshot, Time};
 use std::time::Duration;
 
 /// Puts a whole status together.
@@ -120,11 +120,11 @@ fn generation(view: GenerationView) -> GenerationStatus {
 }
 
 /// Of the supervisor itself.
-pub(super) fn supervisor(now: Time, program: &std::ffi::OsStr) -> SupervisorStatus {
+pub(super) fn supervisor(uptime: Duration, program: &std::ffi::OsStr) -> SupervisorStatus {
     SupervisorStatus {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime_ms: milliseconds(now.elapsed()),
+        uptime_ms: milliseconds(uptime),
         program: program.to_string_lossy().into_owned(),
     }
 }

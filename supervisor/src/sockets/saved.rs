@@ -14,7 +14,7 @@ use socket2::{Socket, Type};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// A listener that can't be used any more, though its sockets stay open.
@@ -56,7 +56,15 @@ impl Table {
             });
         }
         let holdings = self.all_holdings().map(|(generation, holding)| holding.entry(generation)).collect();
-        (SocketsEntry { gro: self.gro, next: self.next.get(), listeners, holdings }, all)
+        all.extend(self.stranded.iter().map(|(name, fd)| (name.clone(), fd.as_fd())));
+        let stranded = self.stranded.iter().map(|(name, _)| name.clone()).collect();
+        (SocketsEntry { gro: self.gro, next: self.next.get(), listeners, holdings, stranded }, all)
+    }
+
+    /// The sockets of [`Table::offer`], under names that are no name of ours.
+    pub fn offered_sockets(&self) -> impl Iterator<Item = (String, BorrowedFd<'_>)> {
+        let sockets = self.offered.iter().enumerate();
+        sockets.map(|(number, (_, _, socket))| (names::offered(number), socket.as_fd()))
     }
 
     /// The table of which another process has saved this. Takes its sockets out of `fds`.
@@ -69,7 +77,8 @@ impl Table {
         table.gro = saved.gro;
         let mut stranded = Vec::new();
         for entry in &saved.listeners {
-            let sockets: Vec<Option<OwnedFd>> = entry.sockets.iter().map(|name| fds.one(name)).collect();
+            let named = |name: &String| fds.one(name).map(|fd| (name.clone(), fd));
+            let sockets: Vec<Option<(String, OwnedFd)>> = entry.sockets.iter().map(named).collect();
             let id = ListenerId::new(entry.id);
             table.next = table.next.max(id.next());
             match listener(entry, sockets) {
@@ -84,6 +93,7 @@ impl Table {
             }
         }
         table.next = table.next.max(ListenerId::new(saved.next));
+        table.stranded.extend(saved.stranded.iter().filter_map(|name| Some((name.clone(), fds.one(name)?))));
         for entry in &saved.holdings {
             if let Some(holding) = table.holding(entry) {
                 table.holdings.entry(entry.generation).or_default().push(holding);
@@ -170,10 +180,10 @@ impl Holding {
 /// Why a listener can't be used, with those of its sockets that there are.
 struct Unusable {
     reason: String,
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<(String, OwnedFd)>,
 }
 
-fn listener(entry: &ListenerEntry, sockets: Vec<Option<OwnedFd>>) -> Result<Option<Listener>, Unusable> {
+fn listener(entry: &ListenerEntry, sockets: Vec<Option<(String, OwnedFd)>>) -> Result<Option<Listener>, Unusable> {
     let kind = match entry.kind {
         KindEntry::Quic => Kind::Quic,
         KindEntry::Tcp => Kind::Tcp,
@@ -181,7 +191,7 @@ fn listener(entry: &ListenerEntry, sockets: Vec<Option<OwnedFd>>) -> Result<Opti
         KindEntry::Unknown => return Ok(None),
     };
     let wanted = sockets.len();
-    let sockets: Vec<OwnedFd> = sockets.into_iter().flatten().collect();
+    let sockets: Vec<(String, OwnedFd)> = sockets.into_iter().flatten().collect();
     let check = || {
         if sockets.len() < wanted || wanted == 0 {
             let missing = wanted - sockets.len();
@@ -189,7 +199,7 @@ fn listener(entry: &ListenerEntry, sockets: Vec<Option<OwnedFd>>) -> Result<Opti
         }
         let address = address(kind, &entry.address).ok_or_else(|| format!("{:?} is no address", entry.address))?;
         let mut files = BTreeSet::new();
-        for socket in &sockets {
+        for (_, socket) in &sockets {
             let strange = |error: io::Error| format!("one of them is none: {error}");
             is_bound(socket, kind, &address).map_err(strange)?;
             let file = nix::sys::stat::fstat(socket).map_err(|errno| strange(errno.into()))?.st_ino;
@@ -203,7 +213,7 @@ fn listener(entry: &ListenerEntry, sockets: Vec<Option<OwnedFd>>) -> Result<Opti
         Ok(address) => address,
         Err(reason) => return Err(Unusable { reason, sockets }),
     };
-    let mut sockets = sockets.into_iter().map(Socket::from);
+    let mut sockets = sockets.into_iter().map(|(_, socket)| Socket::from(socket));
     let socket = match (kind, &address) {
         (Kind::Quic, Address::Inet(bound)) => Some(Listening::Quic(Group::restored(*bound, sockets.collect()))),
         (Kind::Tcp, _) => sockets.next().map(Listening::Tcp),
@@ -243,7 +253,6 @@ fn unix_path(socket: &Socket) -> Option<PathBuf> {
 
 impl Listening {
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        use std::os::fd::AsFd as _;
         match self {
             Self::Quic(group) => group.members(Run { position: 0, len: group.len() }).collect(),
             Self::Tcp(socket) => vec![socket.as_fd()],

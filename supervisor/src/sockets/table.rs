@@ -28,7 +28,7 @@ pub struct Table {
     /// Listening sockets that are not ours to close, for listeners with their addresses.
     pub(super) offered: Vec<(Kind, Address, Socket)>,
     /// Sockets that are kept open, because to close them would harm others.
-    pub(super) stranded: Vec<OwnedFd>,
+    pub(super) stranded: Vec<(String, OwnedFd)>,
 }
 
 /// What a generation gets.

@@ -26,6 +26,8 @@ pub struct Document {
     pub sockets: SocketsEntry,
     /// The secrets that children asked to keep: by their name, the name of the descriptor.
     pub kept: BTreeMap<String, String>,
+    /// The process that sees to what is left when no supervisor goes on.
+    pub guard: Option<ProcessEntry>,
     /// Who waits at the control socket; over execve alone.
     pub control: Option<ControlEntry>,
     /// Upgrades that were asked for and not begun, because the supervisor replaces itself first.
@@ -84,6 +86,8 @@ pub struct SocketsEntry {
     pub listeners: Vec<ListenerEntry>,
     /// Who has what of them.
     pub holdings: Vec<HoldingEntry>,
+    /// The names of sockets that are only kept open.
+    pub stranded: Vec<String>,
 }
 
 /// One listener.

@@ -46,7 +46,13 @@ pub fn client(number: u64) -> String {
     format!("client.{number}")
 }
 
-/// Whether it is one of the above, so that it can't come from a `.socket` unit unless its operator chose to confuse us.
+/// A socket of a `.socket` unit, over execve alone. It is nobody's name: the next program finds it like the first one did.
+#[must_use]
+pub fn offered(number: usize) -> String {
+    format!("offered.{number}")
+}
+
+/// Whether it is one of the above but the last, so that it can't come from a `.socket` unit unless its operator chose to confuse us.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     let numbered = ["socket.", "channel.", "process.", "kept.", "client."];

@@ -12,7 +12,6 @@ use protocol::cid::Cipher;
 use protocol::keys::{BootId, Secret};
 use protocol::message::{Generation, MAX_KEPT_BYTES};
 use std::os::fd::{AsFd as _, OwnedFd};
-use zeroize::Zeroizing;
 
 /// Everything that an earlier supervisor left.
 #[derive(Debug)]
@@ -35,8 +34,8 @@ pub struct Restored {
     pub generations: Vec<Found>,
     /// Begin with an upgrade.
     pub upgrade: bool,
-    /// Our end of the guard's channel.
-    pub guard: Option<OwnedFd>,
+    /// Our end of the guard's channel, and its process.
+    pub guard: Option<(OwnedFd, ProcessEntry)>,
     /// The control socket, if it came along.
     pub control: Option<ControlEntry>,
     /// Upgrades that were asked for and not begun.
@@ -54,8 +53,6 @@ pub struct KeptFile {
     pub name: String,
     /// The number in the descriptor's name.
     pub number: u64,
-    /// It.
-    pub content: Zeroizing<Vec<u8>>,
     /// The memfd that it is in.
     pub file: OwnedFd,
 }
@@ -179,7 +176,7 @@ pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -
         table,
         kept,
         generations,
-        guard: fds.one(names::GUARD),
+        guard: fds.one(names::GUARD).zip(document.guard),
         control: document.control,
         triggers: document.triggers,
         alarms: stranded.iter().map(ToString::to_string).collect(),
@@ -210,8 +207,8 @@ fn kept(name: &str, file: &str, fds: &mut Inherited) -> Result<KeptFile, String>
     let number =
         file.rsplit('.').next().and_then(|number| number.parse().ok()).ok_or("its descriptor has no number")?;
     let file = fds.one(file).ok_or("its descriptor is missing")?;
-    let content = read_memfd(file.as_fd(), MAX_KEPT_BYTES).map_err(|error| with_causes(&error))?;
-    Ok(KeptFile { name: name.to_owned(), number, content, file })
+    read_memfd(file.as_fd(), MAX_KEPT_BYTES).map_err(|error| with_causes(&error))?;
+    Ok(KeptFile { name: name.to_owned(), number, file })
 }
 
 /// Tells every process that was left to drain: nobody could go on with it.

@@ -120,6 +120,7 @@ pub fn kill_group(leader: u32, signal: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Child, Command, Stdio};
 
@@ -172,7 +173,7 @@ mod tests {
         child.wait().expect("ours");
         match pidfd.signal_group(libc::SIGKILL).map_err(|error| error.raw_os_error()) {
             Ok(()) => assert_eq!(
-                std::iter::repeat_with(|| std::io::Write::write(&mut pipe, b"x"))
+                std::iter::repeat_with(|| pipe.write(b"x"))
                     .find_map(Result::err)
                     .map(|e| e.kind()),
                 Some(io::ErrorKind::BrokenPipe)

@@ -1,0 +1,131 @@
+//! Ending what is left of a service when no supervisor goes on with it.
+//!
+//! `KillMode=process` leaves generations alive when the supervisor ends, which is what a restart needs. At a final stop of a
+//! dead supervisor nobody else ends them: systemd runs nothing then, it only drops the fd store, and with it our end of
+//! every channel. Relays drain and end at that. For others there are two, with the same means:
+//!
+//! - `moq-supervise sweep`, for ExecStopPost=: at once, if the unit is being stopped for good;
+//! - the *guard* (`sweep --when-abandoned`), a process that waits for the end of a channel whose other end is with the
+//!   supervisor and in the fd store.
+
+#![expect(clippy::disallowed_methods, reason = "a command that waits, and is no supervisor")]
+
+mod job;
+mod word;
+
+pub use word::Word;
+
+use crate::cli::Failure;
+use crate::sys::pidfd::Pidfd;
+use crate::unit::Unit;
+use nix::sys::signal::SigSet;
+use protocol::exit;
+use std::io::{self, Read as _};
+use std::process;
+use std::time::{Duration, Instant};
+
+/// The flag of the guard.
+pub const WHEN_ABANDONED: &str = "--when-abandoned";
+/// How long the guard lets generations end by themselves before it was told otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// From SIGTERM to SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two looks at who is left.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Ends every other process of our own unit, if the unit is being stopped for good: SIGTERM, and SIGKILL after `patience`.
+///
+/// # Errors
+/// This is no unit's process.
+pub fn at_stop(patience: Duration) -> Result<u8, Failure> {
+    let unit = own_unit()?;
+    match job::of(&unit) {
+        Ok(Some(job)) if job == "stop" => {
+            end_all(&unit, Duration::ZERO, patience);
+        }
+        // A restart, or none: the service ended by itself, and what follows is for systemd to decide.
+        Ok(_) => {}
+        Err(error) => {
+            return Err(Failure::new(
+                exit::FAILURE,
+                format!("whether {} is being stopped for good is not known, nothing is ended: {error}", unit.name),
+            ));
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Waits on standard input until no supervisor holds the other end, and then ends every other process of our own unit.
+///
+/// # Errors
+/// This is no unit's process.
+pub fn when_abandoned() -> Result<u8, Failure> {
+    let unit = own_unit()?;
+    // A signal to the whole unit is not for us: we end after all others.
+    let _ = SigSet::all().thread_set_mask();
+    let mut patience = PATIENCE;
+    let mut bytes = [0; Word::BYTES];
+    while io::stdin().read_exact(&mut bytes).is_ok() {
+        match Word::from_bytes(bytes) {
+            Word::End => return Ok(exit::OK),
+            Word::Patience(allowed) => patience = allowed,
+        }
+    }
+    end_all(&unit, patience, GRACE);
+    Ok(exit::OK)
+}
+
+fn own_unit() -> Result<Unit, Failure> {
+    Unit::own().ok_or_else(|| {
+        Failure::new(
+            exit::USAGE,
+            "sweep ends the processes of its own systemd service, and this is none; see docs/operations.md",
+        )
+    })
+}
+
+/// Waits for `patience`, sends SIGTERM, waits for `grace`, and sends SIGKILL until nobody is left.
+fn end_all(unit: &Unit, patience: Duration, grace: Duration) {
+    if is_empty_within(unit, patience) {
+        return;
+    }
+    signal_all(unit, libc::SIGTERM);
+    if is_empty_within(unit, grace) {
+        return;
+    }
+    // Whoever is killed may have started another just before. What SIGKILL does not end is beyond us.
+    let killed_by = Instant::now() + GRACE;
+    while Instant::now() < killed_by && !others(unit).is_empty() {
+        signal_all(unit, libc::SIGKILL);
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn is_empty_within(unit: &Unit, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if others(unit).is_empty() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn signal_all(unit: &Unit, signal: i32) {
+    for pid in others(unit) {
+        // Looked at again once it is open: the number could have become another's in between.
+        if let Some(process) = Pidfd::open(pid).ok().filter(|_| unit.has(pid)) {
+            // It has just ended.
+            let _ = process.send_signal(signal);
+        }
+    }
+}
+
+fn others(unit: &Unit) -> Vec<u32> {
+    let mut others = unit.processes();
+    others.retain(|pid| *pid != process::id());
+    others
+}
