@@ -176,9 +176,11 @@ impl Core {
     }
 
     pub(super) fn spawn_failed(&mut self, now: Time, generation: Generation, error: SpawnError, out: &mut Vec<Action>) {
-        if self.children.remove(&generation).is_none() {
+        // Only what has no process yet can fail to get one.
+        if self.children.get(&generation).is_none_or(|child| child.pid.is_some()) {
             return;
         }
+        self.children.remove(&generation);
         let (status, reason) = match error {
             SpawnError::NotFound(reason) => (exit::NOT_FOUND, reason),
             SpawnError::NotExecutable(reason) => (exit::NOT_EXECUTABLE, reason),

@@ -118,6 +118,12 @@ impl Life {
         self.out.append(&mut out);
     }
 
+    /// Feeds one event that a driver would not report then.
+    pub(crate) fn feed_unwatched(&mut self, event: Event) {
+        self.out.clear();
+        self.core.handle(self.now, event, &mut self.out);
+    }
+
     /// Feeds what a driver answers to `Steer`, all in turn.
     pub(crate) fn steered(&mut self) {
         while let Some(steering) = self.watch.steers.front() {

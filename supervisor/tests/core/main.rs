@@ -11,6 +11,7 @@
 mod crash;
 mod failure;
 mod life;
+mod matrix;
 mod model;
 mod probation;
 mod resume;
