@@ -60,7 +60,7 @@ async fn asked_to_end(signals: &mut Signals) {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Steps 3 to 6. A supervisor that has adopted this relay hears why it can't serve.

@@ -69,7 +69,8 @@ async fn a_zero_timeout_closes_at_once_without_goaway() {
     relay.signal(Signal::SIGTERM);
     assert!(!client.told().await);
     let error = client.closed().await;
-    assert_eq!(error, moq_net::Error::Session(moq_net::SessionError::Cancel), "an orderly close");
+    let orderly = matches!(error, moq_net::Error::Session(moq_net::SessionError::Cancel));
+    assert!(orderly, "an orderly close, not {error:?}");
     assert_eq!(relay.wait().code(), Some(0));
 }
 

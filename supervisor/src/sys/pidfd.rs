@@ -173,9 +173,7 @@ mod tests {
         child.wait().expect("ours");
         match pidfd.signal_group(libc::SIGKILL).map_err(|error| error.raw_os_error()) {
             Ok(()) => assert_eq!(
-                std::iter::repeat_with(|| pipe.write(b"x"))
-                    .find_map(Result::err)
-                    .map(|e| e.kind()),
+                std::iter::repeat_with(|| pipe.write(b"x")).find_map(Result::err).map(|e| e.kind()),
                 Some(io::ErrorKind::BrokenPipe)
             ),
             Err(error) => assert_eq!(error, Some(libc::EINVAL), "a kernel before 6.9"),

@@ -1,10 +1,12 @@
 //! What the fault scenarios share: a service under load that must not notice, a path that holds datagrams back, and a
 //! terminal.
 
+pub mod health;
 pub mod path;
 pub mod terminal;
 pub mod under_load;
 
+pub use health::HealthServer;
 pub use path::HeldPath;
 pub use terminal::Terminal;
 pub use under_load::UnderLoad;

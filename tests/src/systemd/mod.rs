@@ -1,6 +1,6 @@
 //! The unit that we ship, under a real systemd that is PID 1 of namespaces of its own (`systemd/sandbox`).
 //!
-//! [`test`] brings one up and runs a test in its network, so that the clients of this package reach the service as if
+//! [`test()`] brings one up and runs a test in its network, so that the clients of this package reach the service as if
 //! they were on its machine. [`Service`] is the shipped unit with a program of the test's choice under it, [`Clients`]
 //! the load that must notice nothing.
 
@@ -35,10 +35,10 @@ pub fn test(body: impl AsyncFnOnce(&Sandbox) -> anyhow::Result<()>) -> anyhow::R
     inside(body)
 }
 
-/// [`test`] without its rule about root: where there is none, that is an error.
+/// [`test()`] without its rule about root: where there is none, that is an error.
 ///
 /// # Errors
-/// As [`test`].
+/// As [`test()`].
 pub fn inside(body: impl AsyncFnOnce(&Sandbox) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let sandbox = Sandbox::start()?;
     // A new thread is in the namespaces of the thread that made it: with this one, so is all of the runtime.

@@ -1,0 +1,6 @@
+//! The supervisor itself is replaced, crashes, or is killed: what clients and operators notice of that (nothing).
+
+mod crash;
+mod manager;
+mod replace;
+mod service;
