@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use nix::fcntl::OFlag;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tests::scenario::{self, UnderLoad};
 use tests::supervisor::{Setup, Supervisor};
@@ -104,28 +104,6 @@ async fn a_standard_error_that_nobody_reads() -> anyhow::Result<()> {
 fn fill(pipe: &std::path::Path) -> anyhow::Result<()> {
     let mut pipe = std::fs::File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(pipe)?;
     while pipe.write(b".\n").is_ok() {}
-    Ok(())
-}
-
-/// Guards against a service manager that does not read its notification socket.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_manager_that_does_not_read() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
-    let path = setup.folder().join("notify");
-    let manager = UnixDatagram::bind(&path)?;
-    let filler = UnixDatagram::unbound()?;
-    filler.set_nonblocking(true)?;
-    while filler.send_to(b"STATUS=full", &path).is_ok() {}
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let exec = program.path().to_owned();
-    let supervisor = setup.env("NOTIFY_SOCKET", &path).exec(exec).serve().await?;
-    for _ in 0..5 {
-        supervisor.upgrade().await?;
-    }
-    answers(&supervisor).await?;
-    supervisor.process.wait_for_line("the service manager can't be told", PATIENCE).await?;
-    drop(manager);
     Ok(())
 }
 

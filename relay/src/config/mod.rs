@@ -1,8 +1,8 @@
 //! The settings of the relay: `moq-relay [FILE] [flags]`, flag over environment over file over default.
 //!
-//! [`catalog`] says what there is; `cli`, `given` and `file` read one layer each into texts with their origin; `build`
+//! `catalog` says what there is; `cli`, `given` and `file` read one layer each into texts with their origin; `build`
 //! makes a [`Config`] of the merged layers. Names are those of moq-relay 0.17; what this relay does not have is
-//! [`refused`] by name. `docs/relay.md` is the reference, its tables checked against the catalog.
+//! `refused` by name. `docs/relay.md` is the reference, its tables checked against the catalog.
 
 mod build;
 mod catalog;

@@ -53,24 +53,6 @@ async fn a_stop_ends_every_worker() {
     timeout(PATIENCE, workers.stop()).await.expect("all threads end");
 }
 
-/// Clients of a worker that is gone would wait for a socket that nobody reads.
-#[tokio::test]
-async fn a_worker_whose_socket_fails_is_noticed() {
-    let members: Vec<Member> = (0..2).map(member).collect();
-    let second = members[1].socket.try_clone().expect("a duplicate");
-    let mut workers = Workers::start(members, false, &shared()).await.expect("started");
-    // A connected UDP socket reports that nobody listens at its peer (udp(7), ECONNREFUSED) when it next reads: an error
-    // that the endpoint does not survive.
-    let nobody = UdpSocket::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
-    second.connect(nobody).expect("connected");
-    drop(second.send(b"x"));
-    let somebody = UdpSocket::bind(nobody).expect("the same port");
-    somebody.send_to(b"x", second.local_addr().expect("bound")).expect("sent");
-    let ended = timeout(PATIENCE, workers.ended()).await.expect("noticed");
-    assert_eq!(ended.member.get(), 1);
-    assert!(matches!(ended.result, Err(Death::Endpoint)), "{ended}");
-}
-
 /// Half of the workers would serve, and the clients of the others wait.
 #[tokio::test]
 async fn one_worker_that_can_not_start_is_enough_to_fail() {

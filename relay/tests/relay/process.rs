@@ -82,11 +82,6 @@ impl Relay {
         }
     }
 
-    /// Its process id.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process id");

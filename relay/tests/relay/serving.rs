@@ -1,12 +1,10 @@
-//! Media, over each transport and version, and the end of a relay that can't serve any more.
+//! Media, over each transport and version, and what operators ask a relay for.
 
 use crate::client::{Client, Via};
 use crate::process::{PATIENCE, Relay};
 use moq_net::{Timestamp, Version, Versions, origin::Route};
 use nix::sys::signal::Signal;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use tokio::time::timeout;
 
 /// Publishes one frame at one client and reads it at another.
@@ -70,39 +68,8 @@ async fn tcp_and_unix_sessions_share_the_origin_with_quic() {
     assert!(!path.exists(), "its socket file goes with it");
 }
 
-/// A relay with one deaf socket would look alive while a part of the clients gets no answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_dies_ends_the_process() {
-    let mut relay = Relay::start(&["--auth-public", "**"]);
-    let socket = its_udp_socket(relay.pid(), relay.quic());
-    // See the unit test of the workers: an error that an endpoint does not survive.
-    let nobody = UdpSocket::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
-    socket.connect(nobody).expect("connected");
-    drop(socket.send(b"x"));
-    let somebody = UdpSocket::bind(nobody).expect("the same port");
-    somebody.send_to(b"x", relay.quic()).expect("sent");
-    assert_eq!(relay.wait().code(), Some(1));
-    assert!(relay.line("moq-relay: the worker of member").contains("endpoint"));
-}
-
-/// A duplicate of one of the UDP sockets of another process.
-fn its_udp_socket(pid: u32, address: SocketAddr) -> UdpSocket {
-    let process = Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("not 0");
-    let pidfd = pidfd_open(process, PidfdFlags::empty()).expect("it runs");
-    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("ours");
-    let numbers = fds.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut sockets = numbers.filter_map(|fd| {
-        let fd: OwnedFd = pidfd_getfd(&pidfd, fd, PidfdGetfdFlags::empty()).ok()?;
-        let socket = socket2::Socket::from(fd);
-        let is_udp = socket.r#type().ok()? == socket2::Type::DGRAM;
-        let same = socket.local_addr().ok()?.as_socket()? == address;
-        (is_udp && same).then(|| UdpSocket::from(socket))
-    });
-    sockets.next().expect("it has one")
-}
-
 /// What operators look at when they ask a relay how it is.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigusr1_logs_a_snapshot() {
     let mut relay = Relay::start(&["--auth-public", "**"]);
     let address = relay.quic();

@@ -93,7 +93,7 @@ impl Sandbox {
     /// Runs a command inside to its end.
     ///
     /// # Errors
-    /// It can't be run, or takes longer than [`LONGEST_COMMAND`].
+    /// It can't be run, or takes longer than `LONGEST_COMMAND`.
     pub async fn run(&self, command: &[&str]) -> anyhow::Result<Output> {
         let root = format!("/proc/{}/root", self.init);
         let into =
