@@ -1,11 +1,16 @@
 //! The shipped units under a real systemd: what an operator does, and what clients notice of it (nothing).
 
+mod crash;
 mod journal;
+mod lines;
+mod migration;
 mod notify;
 mod reload;
+mod restart;
 mod start;
 mod stop;
 mod units;
+mod watchdog;
 
 use std::net::{Ipv6Addr, SocketAddr};
 use tests::systemd::Service;

@@ -37,6 +37,21 @@ fn a_stop_drains_to_its_deadline_and_leaves_nothing_behind() -> anyhow::Result<(
     })
 }
 
+/// Guards the machine once more: systemd has killed a supervisor that did not stop, and its relays with nobody to end them.
+#[test]
+fn a_stop_that_systemd_has_to_enforce_leaves_nothing_behind() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.line("TimeoutStopSec=1s").install().await?;
+        service.plays("stubborn\nquic [::]:443 1\nhello\nadopt\nready\nhang")?;
+        service.must("start").await?;
+        service.kill("STOP").await?;
+        service.must("stop").await?;
+        sandbox.empty(&service.name).await?;
+        ensure!(service.cookies().await.is_err(), "a socket is still there");
+        Ok(())
+    })
+}
+
 /// Guards the machine: `KillMode=process` must not leave a stubborn relay there.
 #[test]
 fn a_relay_that_ignores_its_stop_is_killed() -> anyhow::Result<()> {
