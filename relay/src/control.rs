@@ -235,3 +235,6 @@ const CLOSE: Duration = Duration::from_millis(500);
 
 /// How long stream sessions may take to write their closes.
 const STREAM_FLUSH: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,25 @@ impl Node {
     }
 }
 
+#[cfg(test)]
+impl Node {
+    /// An active node that admits nobody; its origin is driven on the runtime that must run.
+    pub(crate) fn idle() -> Arc<Self> {
+        let (origin, driver) = moq_net::origin::Producer::new(moq_net::origin::Config::default());
+        tokio::spawn(moq_net::time::run(driver));
+        let nothing = crate::config::Auth { publish: moq_net::Patterns::new(), subscribe: moq_net::Patterns::new() };
+        Arc::new(Self {
+            registry: Registry::new(),
+            role: watch::Sender::new(Role::Active),
+            rules: Rules::new(&nothing),
+            origin,
+            server: moq_net::Server::new(),
+            protocols: Vec::new(),
+            setup_timeout: None,
+        })
+    }
+}
+
 /// The open sessions of one listener or worker, for the snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(AtomicU64);

@@ -80,6 +80,11 @@ impl Workers {
     /// A relay without a QUIC listener.
     pub(crate) fn none() -> Self {
         let (_, ended) = mpsc::unbounded_channel();
+        Self::ending_by(ended)
+    }
+
+    /// Without workers, but with what they would say at their end.
+    pub(crate) fn ending_by(ended: mpsc::UnboundedReceiver<Ended>) -> Self {
         Self { workers: Vec::new(), ended, stop: watch::Sender::new(false) }
     }
 

@@ -1,11 +1,7 @@
 //! What becomes of all workers when something happens to one.
 
 use super::{Death, Shared, Workers};
-use crate::admission::Rules;
-use crate::config;
-use crate::drain::Registry;
 use crate::node::Node;
-use crate::role::Role;
 use protocol::child::Member;
 use protocol::cid::MemberId;
 use protocol::keys::{BootId, Secret};
@@ -14,7 +10,6 @@ use protocol::quinn::Endpoints;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,23 +21,11 @@ fn member(number: u16) -> Member {
 
 fn shared() -> Shared {
     crate::tls::install_provider();
-    let (origin, driver) = moq_net::origin::Producer::new(moq_net::origin::Config::default());
-    tokio::spawn(moq_net::time::run(driver));
-    let nothing = config::Auth { publish: moq_net::Patterns::default(), subscribe: moq_net::Patterns::default() };
-    let node = Node {
-        registry: Registry::new(),
-        role: watch::Sender::new(Role::Active),
-        rules: Rules::new(&nothing),
-        origin,
-        server: moq_net::Server::new(),
-        protocols: Vec::new(),
-        setup_timeout: None,
-    };
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let server = quinn::ServerConfig::with_single_cert(vec![made.cert.der().clone()], key.into()).expect("usable");
     let keys = Secret::from_bytes([7; 32]).child_keys(&BootId::from_bytes([7; 16]), Generation(1));
-    Shared { node: Arc::new(node), endpoints: Endpoints::with_keys(Generation(1), Arc::new(keys), true), server }
+    Shared { node: Node::idle(), endpoints: Endpoints::with_keys(Generation(1), Arc::new(keys), true), server }
 }
 
 /// A stop must not leave a thread that holds a socket and accepts on it.

@@ -106,7 +106,11 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Death, guarded};
+    use super::{Death, accept, guarded};
+    use crate::node::{Node, Tally};
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::sync::watch;
 
     /// A panic that only ended its thread would leave a socket that nobody reads, steered to for ever.
     #[test]
@@ -116,5 +120,18 @@ mod tests {
             assert!(matches!(&death, Death::Panic(text) if ["literal", "formatted 1"].contains(&text.as_str())));
         }
         assert!(guarded(|| Ok(())).is_ok());
+    }
+
+    /// quinn says that its endpoint is gone by accepting nothing more, which must not look like an orderly stop.
+    #[tokio::test]
+    async fn an_endpoint_that_stops_is_a_death() {
+        let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a socket");
+        let (_stop, stopped) = watch::channel(false);
+        let tally = Arc::new(Tally::default());
+        let node = Node::idle();
+        let serving = accept(&endpoint, &node, &tally, stopped);
+        endpoint.close(0_u8.into(), b"");
+        let ended = tokio::time::timeout(Duration::from_secs(20), serving).await.expect("it notices");
+        assert!(matches!(ended, Err(Death::Endpoint)), "{ended:?}");
     }
 }
