@@ -26,7 +26,7 @@ struct Identity {
 }
 
 impl Own {
-    /// From argv[0]: a path as it is, relative to `folder`; a name is looked up in `path`, as the shell did. Links are not
+    /// From `argv[0]`: a path as it is, relative to `folder`; a name is looked up in `path`, as the shell did. Links are not
     /// resolved: one that is turned to another file is a change. `None` when there is no such file.
     ///
     /// To be called first thing, so that the file is the one that runs.
