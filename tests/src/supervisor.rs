@@ -144,15 +144,8 @@ impl Supervisor {
     /// # Errors
     /// It does not hold within [`PATIENCE`]: the error says `what` was awaited, and what was said last.
     pub async fn wait_for(&self, what: &str, condition: impl Fn(&Status) -> bool) -> anyhow::Result<Status> {
-        let mut last = None;
-        let found = wait::eventually(PATIENCE, what, async || {
-            let Ok(status) = self.status().await else { return Ok(None) };
-            let holds = condition(&status);
-            last = Some(status.clone());
-            Ok(holds.then_some(status))
-        });
-        let found = found.await;
-        found.with_context(|| format!("status was {last:?}; {}", self.process.tail()))
+        let found = status_where(what, condition, async || self.status().await).await;
+        found.with_context(|| self.process.tail())
     }
 
     /// Replaces the active generation; returns the new one at its commit.
@@ -252,4 +245,24 @@ impl Status {
     pub fn generation(&self, number: u32) -> Option<&GenerationStatus> {
         self.generations.iter().find(|generation| generation.generation == number)
     }
+}
+
+/// Asks for the status until `condition` holds of it; a supervisor that does not answer yet is waited for as well.
+///
+/// # Errors
+/// It does not hold within [`PATIENCE`]: the error says `what` was awaited, and what the status was last.
+pub(crate) async fn status_where(
+    what: &str,
+    condition: impl Fn(&Status) -> bool,
+    ask: impl AsyncFn() -> anyhow::Result<Status>,
+) -> anyhow::Result<Status> {
+    let mut last = None;
+    let found = wait::eventually(PATIENCE, what, async || {
+        let Ok(status) = ask().await else { return Ok(None) };
+        let holds = condition(&status);
+        last = Some(status.clone());
+        Ok(holds.then_some(status))
+    });
+    let found = found.await;
+    found.with_context(|| format!("status was {last:?}"))
 }

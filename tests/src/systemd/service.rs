@@ -4,7 +4,7 @@ use super::sandbox::Sandbox;
 use super::units::Units;
 use crate::process::Output;
 use crate::program;
-use crate::supervisor::Status;
+use crate::supervisor::{Status, status_where};
 use crate::wait::{self, PATIENCE};
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
@@ -263,15 +263,7 @@ impl Service<'_> {
     /// # Errors
     /// It does not hold within [`PATIENCE`].
     pub async fn wait_for(&self, what: &str, condition: impl Fn(&Status) -> bool) -> anyhow::Result<Status> {
-        let mut last = None;
-        let found = wait::eventually(PATIENCE, what, async || {
-            let Ok(status) = self.status().await else { return Ok(None) };
-            let holds = condition(&status);
-            last = Some(status.clone());
-            Ok(holds.then_some(status))
-        });
-        let found = found.await;
-        found.with_context(|| format!("status was {last:?}"))
+        status_where(what, condition, async || self.status().await).await
     }
 
     /// The number of the active generation.
