@@ -35,6 +35,10 @@ pub(crate) struct Sockets {
     pub(crate) kept: BTreeMap<String, Zeroizing<Vec<u8>>>,
     /// How long a supervisor wants GOAWAYs to be spread over.
     pub(crate) spread: Option<Duration>,
+    /// Which generation this is; 1 when it runs alone.
+    pub(crate) generation: Generation,
+    /// So many links with older generations are on their way.
+    pub(crate) links: u16,
     /// Who owns the sockets, when it is this process.
     pub(crate) own: Option<Own>,
 }
@@ -75,6 +79,8 @@ impl Sockets {
             listeners,
             kept: BTreeMap::new(),
             spread: None,
+            generation: ALONE,
+            links: 0,
             own: Some(own),
         })
     }
@@ -99,6 +105,8 @@ impl Sockets {
             listeners: adoption.listeners,
             kept: adoption.kept,
             spread: adoption.drain.spread,
+            generation: adoption.generation,
+            links: adoption.links,
             own: None,
         };
         let (sender, receiver) = supervisor.split();

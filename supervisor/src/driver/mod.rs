@@ -15,6 +15,7 @@ mod leave;
 mod link;
 mod log;
 mod notify;
+mod overlap;
 mod perform;
 mod persist;
 mod process;

@@ -69,6 +69,8 @@ pub(crate) struct Watch {
     pub(crate) steers: VecDeque<Steering>,
     pub(crate) checking: Option<Generation>,
     pub(crate) probing: Option<Generation>,
+    /// Who was told the counters of the others last.
+    speaker: Option<Generation>,
     gro: bool,
     /// A stop or leave was asked for, or follows from what happened.
     pub(crate) ending: bool,
@@ -94,6 +96,7 @@ impl Watch {
             steers: VecDeque::new(),
             checking: None,
             probing: None,
+            speaker: None,
             gro: true,
             ending: false,
             left: false,
@@ -285,6 +288,11 @@ impl Process {
             failed: false,
             gro: true,
         }
+    }
+
+    /// Whether a new one is to be peered with it.
+    fn is_peer(&self) -> bool {
+        self.ready && self.killed.is_none() && !self.failed && !self.unreachable
     }
 
     /// Whether not even SIGKILL ended it in time.
