@@ -292,7 +292,13 @@ impl Process {
 
     /// Whether a new one is to be peered with it.
     fn is_peer(&self) -> bool {
-        self.ready && self.killed.is_none() && !self.failed && !self.unreachable
+        self.killed.is_none() && self.can_be_peer()
+    }
+
+    /// Whether a new one may be peered with it: also if it drains after a SIGTERM, which here looks like an eviction.
+    fn can_be_peer(&self) -> bool {
+        let drains = matches!(self.told, Told::Drain { .. }) && self.killed == Some(Kill::Term);
+        (self.killed.is_none() || drains) && self.ready && !self.unreachable && self.told != Told::Nothing
     }
 
     /// Whether not even SIGKILL ended it in time.

@@ -33,8 +33,11 @@ impl Watch {
                 require(*gro == self.gro && *gro != others, "UDP_GRO does not fit the number of live generations")?;
                 require(*older_live == others, "older_live is wrong")?;
                 require(takes_over.is_none_or(|dead| self.held.contains(&dead)), "takes over from a live one")?;
-                let peers = self.processes.iter().filter(|(other, process)| **other != *generation && process.is_peer());
-                require(peers.map(|(other, _)| other).eq(links), "linked with others than those that serve")?;
+                let mut others = self.processes.iter().filter(|(other, _)| *other != generation);
+                let linked = others.all(|(other, process)| links.contains(other) || !process.is_peer());
+                require(linked, "not linked with one that serves")?;
+                let peer = |other| self.processes.get(other).is_some_and(Process::can_be_peer);
+                require(links.iter().all(peer) && links.is_sorted(), "linked with one that does not serve")?;
                 let process = self.processes.get_mut(generation).ok_or("adopt for nobody")?;
                 require(process.greeted && !process.adopted && !process.adopting, "adopt out of turn")?;
                 (process.adopting, process.gro) = (true, *gro);
