@@ -1,13 +1,14 @@
 //! The startup order.
 
 use crate::admission::Rules;
+use crate::cluster::hop::hop;
 use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::Sockets;
+use crate::sockets::{ALONE, Sockets};
 use crate::stream::{self, Listener};
 use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
@@ -15,9 +16,10 @@ use crate::worker::{Shared, Workers};
 use crate::{cache, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
-use moq_net::{Hop, origin};
+use moq_net::origin;
 use nix::libc::{SIGINT, SIGTERM};
 use protocol::child::{Sender, Socket, Unadopted};
+use protocol::message::Generation;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -95,7 +97,7 @@ async fn assemble(
     sockets: Sockets,
     mut supervisor: Option<(Sender, Inbox)>,
 ) -> anyhow::Result<Control> {
-    let Sockets { endpoints, keys, listeners, kept, spread, generation, links: promised, own } = sockets;
+    let Sockets { generation, endpoints, keys, listeners, kept, spread, links: promised, own } = sockets;
     let (tls, keep) = match &config.listen.quic {
         Some(quic) => {
             let kept = kept.get(KEEP).map(|kept| kept.as_slice());
@@ -106,8 +108,8 @@ async fn assemble(
     };
 
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
-    let node = node(config, role)?;
-    let mut links = Links::new(generation, node.origin.clone());
+    let node = node(config, generation, role)?;
+    let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone());
     if let Some((_, inbox)) = &mut supervisor {
         // Early: by the time the workers accept, what the others publish is known here.
         for (peer, stream) in inbox.links(promised).await {
@@ -171,9 +173,12 @@ async fn assemble(
 }
 
 /// The origin, with its driver on this runtime, and what sessions need beside it.
-fn node(config: &Config, role: Role) -> anyhow::Result<Arc<Node>> {
+fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::Result<Arc<Node>> {
     let cache = cache::pool(&config.cache).context("can't size the cache")?;
-    let mut settings = origin::Config::new(Hop::random());
+    let hop = hop(config.cluster.id, generation);
+    tracing::debug!(hop = hop.id(), "hop id");
+    let mut settings = origin::Config::new(hop);
+    settings.max_hops = config.cluster.max_hops;
     settings.pool = cache.pool;
     settings.cache_duration = cache.duration;
     let (origin, driver) = origin::Producer::new(settings);
