@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn counters_add_up_and_what_was_open_is_not_counted() {
         let mut total = Stats::default();
-        add(&mut total, &stats(3, 10, json!({"bytes": 5, "by": {"tier": 1}, "rate": 1.5, "note": "text", "list": [1]})));
+        add(
+            &mut total,
+            &stats(3, 10, json!({"bytes": 5, "by": {"tier": 1}, "rate": 1.5, "note": "text", "list": [1]})),
+        );
         add(&mut total, &stats(1, 4, json!({"bytes": 7, "by": {"tier": 2, "other": 3}, "note": 8})));
         assert_eq!(total, stats(0, 14, json!({"bytes": 12, "by": {"tier": 3, "other": 3}, "note": 8})));
         add(&mut total, &stats(0, u64::MAX, json!({"bytes": u64::MAX, "by": 9, "note": {"x": 1}})));
