@@ -156,9 +156,7 @@ impl Control {
                 self.heirs.extend(dead);
             }
             Command::Link { generation, stream } => self.links.add(generation, stream),
-            Command::Counters { .. } => {
-                tracing::debug!("no node statistics: the counters of other generations are ignored");
-            }
+            Command::Counters { speaks, generations, gone } => self.node.stats.told(speaks, generations, gone),
         }
     }
 
@@ -170,6 +168,7 @@ impl Control {
 
     fn drain(&self, timeout: Duration, spread: Option<Duration>) {
         self.node.order(Order::Drain);
+        self.node.stats.drains();
         let begun = self.node.registry.drain(Instant::now(), timeout, spread);
         if let Some(clamped) = begun.clamped {
             tracing::warn!(

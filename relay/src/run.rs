@@ -8,12 +8,13 @@ use crate::drain::Registry;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::{ALONE, Sockets};
+use crate::sockets::{ALONE, INTERNAL, Sockets};
 use crate::stream::{self, Listener};
 use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
-use crate::{cache, log, quic, tls};
+use crate::stats::{self, Stats};
+use crate::{cache, internal, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
 use moq_net::origin;
@@ -119,7 +120,8 @@ async fn assemble(
     let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
-    for protocol::child::Listener { address, socket, .. } in listeners {
+    let mut internal_listener = None;
+    for protocol::child::Listener { name, address, socket } in listeners {
         match socket {
             Socket::Quic(members) => {
                 let (Some(settings), Some(tls)) = (&config.listen.quic, &tls) else { continue };
@@ -130,6 +132,8 @@ async fn assemble(
                 let certificate = tls.fingerprints().join(",");
                 tracing::info!(%address, workers = workers.each().len(), %certificate, "listening for QUIC");
             }
+            // With the workers, whose counters it shows.
+            Socket::Tcp(listener) if name == INTERNAL => internal_listener = Some((address, listener)),
             Socket::Tcp(listener) => {
                 if !listener.local_addr()?.ip().is_loopback() {
                     tracing::warn!(%address, "TCP sessions are neither encrypted nor authenticated: keep it private");
@@ -143,10 +147,26 @@ async fn assemble(
         }
     }
 
+    let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
+    let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members };
+    if let Some((address, listener)) = internal_listener {
+        let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
+        let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
+        tracing::info!(%address, "serving operators");
+        tokio::spawn(internal::serve(listener, source));
+    }
+    if config.stats.enabled {
+        tokio::spawn(stats::publish(stats::Publishing {
+            settings: config.stats.clone(),
+            stats: node.stats.clone(),
+            origin: node.origin.clone(),
+            generation: generation.unwrap_or(ALONE),
+            token: token(&keys.cid),
+            links: links.up(),
+        }));
+    }
     let link = match supervisor {
         Some((sender, receiver)) => {
-            let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
-            let gauges = Gauges { registry: node.registry.clone(), members };
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
@@ -185,6 +205,7 @@ fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::
     tokio::spawn(moq_net::time::run(driver));
     let versions = config.listen.versions.clone();
     Ok(Arc::new(Node {
+        stats: Arc::new(Stats::new(&config.stats, config.internal.is_some(), role == Role::Active)),
         registry: Registry::new(),
         role: watch::Sender::new(role),
         rules: Rules::new(&config.auth),
@@ -206,4 +227,12 @@ fn open(
     tokio::spawn(stream::serve(listener, config.quic.max_streams, node.clone(), tally.clone()));
     tracing::info!(%address, "listening for {name} sessions");
     (name, tally)
+}
+
+/// What only the generations of one supervisor know: the key is theirs alone.
+fn token(key: &[u8; 16]) -> String {
+    let mut token = [0; 16];
+    // 16 bytes are far below what the hash can expand to.
+    let _ = hkdf::Hkdf::<sha2::Sha256>::new(None, key).expand(b"moq-relay counters", &mut token);
+    hex::encode(token)
 }

@@ -93,6 +93,7 @@ where
     if let Some(publish) = scope.publish {
         handshake = handshake.with_subscriber(publish);
     }
+    let handshake = handshake.with_stats(node.stats.session(grant.root()));
     let (session, driver) = handshake.ok().await?;
     tracing::debug!(version = %session.version(), root = grant.root(), "session accepted");
     Ok((session, driver))

@@ -37,6 +37,7 @@ use generation::Child;
 use protocol::message::{Generation, Stats};
 use serde::{Deserialize, Serialize};
 use snapshot::FailureView;
+use speaker::Audience;
 use std::collections::BTreeMap;
 
 /// The lifecycle of all generations.
@@ -62,8 +63,8 @@ pub struct Core {
     /// `Note::Serving` has been given.
     announced: bool,
     last_failure: Option<FailureView>,
-    /// Which one speaks for the node: it was told the counters of the others, and is told when they change.
-    speaker: Option<Generation>,
+    /// Who was told the counters of the others, and is told when they change.
+    audience: Audience,
     /// The counters of those that have gone, added up.
     gone: Stats,
     /// It has ended for another supervisor to go on with this.
@@ -87,7 +88,7 @@ impl Core {
             steer_again: None,
             announced: false,
             last_failure: None,
-            speaker: None,
+            audience: Audience::default(),
             gone: Stats::default(),
             left: None,
         }

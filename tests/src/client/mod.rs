@@ -4,6 +4,7 @@ pub mod echo;
 pub mod handshake;
 pub mod media;
 pub mod native;
+pub mod scrape;
 pub mod webtransport;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

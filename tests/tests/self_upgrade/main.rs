@@ -2,5 +2,6 @@
 
 mod crash;
 mod manager;
+mod overlap;
 mod replace;
 mod service;

@@ -145,12 +145,14 @@ impl Watch {
                 None
             }
             ToChild::Reload => None,
-            ToChild::Counters { ref generations, .. } => {
-                let speaks = matches!(process.told, Told::Activate | Told::Standby | Told::Undrain);
-                require(speaks, "one that gets no new clients speaks for the node")?;
+            ToChild::Counters { speaks, ref generations, .. } => {
+                let may = matches!(process.told, Told::Activate | Told::Undrain) || (speaks && process.told == Told::Standby);
+                require(may, "one that gets no new clients answers for the node")?;
                 let others = self.processes.keys().filter(|other| **other != generation);
                 require(others.eq(generations.iter().map(|one| &one.generation)), "counters of others than there are")?;
-                self.speaks(generation)?;
+                if speaks {
+                    self.speaks(generation)?;
+                }
                 None
             }
             ToChild::Adopt(_)
