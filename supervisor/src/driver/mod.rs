@@ -12,6 +12,7 @@ mod environment;
 mod guard;
 mod kept;
 mod leave;
+mod lineage;
 mod link;
 mod log;
 mod notify;
@@ -378,13 +379,15 @@ impl Driver {
     async fn farewell(&mut self) {
         let leaving = self.core.is_leaving();
         self.waiters.clear();
+        self.held = Held::default();
         self.requests.close();
         while let Ok(asked) = self.requests.try_recv() {
             drop(asked);
         }
-        // Each kill may hand us further orphans; the end of each comes as SIGCHLD.
+        // Each kill may hand us further orphans; the end of each comes as SIGCHLD. After a leave they are those of
+        // generations that serve on.
         let swept = async {
-            while self.reaper.sweep() > 0 {
+            while !leaving && self.reaper.sweep() > 0 {
                 let _ = self.signals.next().await;
                 self.reaper.collect();
             }

@@ -48,7 +48,10 @@ impl Driver {
             Action::Send { generation, message } => self.send(generation, message),
             Action::Gro { on } => self.gro(on),
             Action::Steer(steering) => self.steer(&steering),
-            Action::Kill { generation, how } => self.children.kill(generation, how),
+            Action::Kill { generation, how } => {
+                self.reaper.look();
+                self.children.kill(generation, how);
+            }
             Action::Retire { generation } => {
                 self.children.remove(generation);
                 self.lost.remove(&generation);
@@ -103,6 +106,8 @@ impl Driver {
         let other = |error: io::Error| SpawnError::Other(format!("the channel can't be made: {error}"));
         let (ours, theirs) = Channel::pair().map_err(other)?;
         let link = Link::new(ours).map_err(other)?;
+        // Whoever is an orphan by now is not the new one's.
+        self.reaper.look();
         let Started { process, file } = spawn::generation(&self.config.program, &self.config.args, theirs.into())?;
         tracing::info!("generation {generation}: process {}, {}", process.pid, file.display());
         self.reaper.generation(process.pid, generation);
@@ -213,7 +218,10 @@ impl Driver {
                 self.beats.started();
             }
             Note::Stopping => self.notify.say("STOPPING=1"),
-            Note::Changed => self.changed = true,
+            Note::Changed => {
+                self.changed = true;
+                self.reaper.look();
+            }
             Note::Info(line) => tracing::info!("{line}"),
             Note::Warn(line) => tracing::warn!("{line}"),
         }
