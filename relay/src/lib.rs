@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod cache;
+pub mod cluster;
 pub mod config;
 mod control;
 pub mod drain;

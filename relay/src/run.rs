@@ -1,6 +1,7 @@
 //! The startup order.
 
 use crate::admission::Rules;
+use crate::cluster::hop::hop;
 use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
@@ -14,9 +15,10 @@ use crate::worker::{Shared, Workers};
 use crate::{cache, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
-use moq_net::{Hop, origin};
+use moq_net::origin;
 use nix::libc::{SIGINT, SIGTERM};
 use protocol::child::{Receiver, Sender, Socket, Unadopted};
+use protocol::message::Generation;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -93,7 +95,7 @@ async fn assemble(
     sockets: Sockets,
     supervisor: Option<(Sender, Receiver)>,
 ) -> anyhow::Result<Control> {
-    let Sockets { endpoints, keys, listeners, kept, spread, own } = sockets;
+    let Sockets { generation, endpoints, keys, listeners, kept, spread, own } = sockets;
     let (tls, keep) = match &config.listen.quic {
         Some(quic) => {
             let kept = kept.get(KEEP).map(|kept| kept.as_slice());
@@ -104,7 +106,7 @@ async fn assemble(
     };
 
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
-    let node = node(config, role)?;
+    let node = node(config, generation, role)?;
     let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
@@ -160,9 +162,12 @@ async fn assemble(
 }
 
 /// The origin, with its driver on this runtime, and what sessions need beside it.
-fn node(config: &Config, role: Role) -> anyhow::Result<Arc<Node>> {
+fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::Result<Arc<Node>> {
     let cache = cache::pool(&config.cache).context("can't size the cache")?;
-    let mut settings = origin::Config::new(Hop::random());
+    let hop = hop(config.cluster.id, generation);
+    tracing::debug!(hop = hop.id(), "hop id");
+    let mut settings = origin::Config::new(hop);
+    settings.max_hops = config.cluster.max_hops;
     settings.pool = cache.pool;
     settings.cache_duration = cache.duration;
     let (origin, driver) = origin::Producer::new(settings);

@@ -25,6 +25,8 @@ const UNIX: &str = "unix";
 
 /// The sockets of this process.
 pub(crate) struct Sockets {
+    /// Which generation this is under a supervisor.
+    pub(crate) generation: Option<Generation>,
     /// Makes the endpoints on the QUIC members.
     pub(crate) endpoints: Endpoints,
     /// Its keys.
@@ -70,6 +72,7 @@ impl Sockets {
         let listeners = listeners.into_iter().map(taken).collect::<anyhow::Result<_>>()?;
         own.0.steer(&Steering { active: ALONE, live: vec![ALONE], canary: None })?;
         Ok(Self {
+            generation: None,
             endpoints: Endpoints::with_keys(ALONE, keys.clone(), true),
             keys,
             listeners,
@@ -94,6 +97,7 @@ impl Sockets {
         };
         let (supervisor, adoption) = channel.hello(hello).await.context("the supervisor did not adopt this relay")?;
         let sockets = Self {
+            generation: Some(adoption.generation),
             endpoints: Endpoints::new(&adoption),
             keys: adoption.keys,
             listeners: adoption.listeners,
