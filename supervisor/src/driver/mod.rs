@@ -16,6 +16,7 @@ mod lineage;
 mod link;
 mod log;
 mod notify;
+mod overlap;
 mod perform;
 mod persist;
 mod process;

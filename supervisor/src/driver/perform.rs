@@ -3,7 +3,7 @@
 use super::adopt;
 use super::link::Link;
 use super::spawn::{self, Started};
-use super::{Driver, commands};
+use super::{Driver, commands, overlap};
 use crate::control::Reply;
 use crate::core::{Action, Event, Note, SpawnError, Steering};
 use crate::state::ProcessEntry;
@@ -37,10 +37,15 @@ impl Driver {
                 };
                 self.events.push_back(event);
             }
-            Action::Adopt { generation, wanted, protocol, gro, older_live, takes_over, flush } => {
+            Action::Adopt { generation, wanted, protocol, gro, older_live, links, takes_over, flush } => {
+                let links = overlap::pairs(&links);
                 let head = self.adopt_head(generation, protocol, gro, older_live);
+                let head = Adopt { links: overlap::count(&links), ..head };
                 let event = match self.adopt(head, &wanted, takes_over, flush) {
-                    Ok(()) => Event::Adopted { generation },
+                    Ok(()) => {
+                        self.link(generation, links);
+                        Event::Adopted { generation }
+                    }
                     Err(NotAdopted { error, status }) => Event::AdoptFailed { generation, error, status },
                 };
                 self.events.push_back(event);
@@ -150,6 +155,7 @@ impl Driver {
             gro,
             drain: DrainSettings { timeout_ms, spread_ms: None },
             older_live,
+            links: 0,
             more: false,
         }
     }
@@ -196,7 +202,7 @@ impl Driver {
             Err(error) => return tracing::warn!("generation {generation} can't be told: {error}"),
         };
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = self.children.send(generation, message, &fds) {
+        if let Err(error) = self.children.send(generation, overlap::fitting(message), &fds) {
             self.lose(generation, error);
         }
     }
