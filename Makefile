@@ -54,7 +54,7 @@ bench-restart: ## restart and reload of the systemd unit: time, failed probes, m
 	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	@contrib/dev/bench-restart
 
-soak: ## what takes too long for `make test`: the whole lifecycle model
+soak: ## what takes too long for `make test`: the whole lifecycle model, ten minutes of upgrades and kills (needs root)
 	@contrib/dev/setup build test
 	@contrib/dev/soak
 
