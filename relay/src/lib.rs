@@ -5,11 +5,13 @@
 
 pub mod admission;
 pub mod cache;
+pub mod cluster;
 pub mod config;
 mod control;
 pub mod drain;
 mod log;
 mod node;
+mod overlap;
 pub mod quic;
 pub mod role;
 mod run;

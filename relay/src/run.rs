@@ -1,22 +1,25 @@
 //! The startup order.
 
 use crate::admission::Rules;
+use crate::cluster::hop::hop;
 use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
 use crate::node::{Node, Tally};
+use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::Sockets;
+use crate::sockets::{ALONE, Sockets};
 use crate::stream::{self, Listener};
-use crate::supervise::{self, Gauges, Link, report};
+use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
 use crate::{cache, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
-use moq_net::{Hop, origin};
+use moq_net::origin;
 use nix::libc::{SIGINT, SIGTERM};
-use protocol::child::{Receiver, Sender, Socket, Unadopted};
+use protocol::child::{Sender, Socket, Unadopted};
+use protocol::message::Generation;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -31,8 +34,9 @@ use tokio::sync::watch;
 /// 3. The sockets: adopted from the supervisor (`hello`, `adopt`), or bound here. A relay that can't have its addresses
 ///    ends before it has made anything else.
 /// 4. TLS, with the certificate that an earlier generation generated, if there is one.
-/// 5. The origin, then the workers, all at the same time: each accepts as soon as it runs.
-/// 6. `ready`, when every worker accepts. The stream listeners open with the active role; alone, that is now.
+/// 5. The origin and the links with older generations, then the workers, all at the same time: each accepts as soon as it
+///    runs.
+/// 6. `ready`, when every worker accepts and the links are up. The stream listeners open with the active role; alone, that is now.
 /// 7. Orders and signals until the end.
 ///
 /// # Errors
@@ -69,7 +73,7 @@ async fn start(config: &Config, channel: Option<Unadopted>) -> anyhow::Result<Co
         return assemble(config, Sockets::bind(config)?, None).await;
     };
     let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
-    let control = assemble(config, sockets, Some((sender.clone(), receiver))).await;
+    let control = assemble(config, sockets, Some((sender.clone(), Inbox::new(receiver)))).await;
     if let Err(error) = &control {
         sender.failed(&format!("{error:#}"));
     }
@@ -91,9 +95,9 @@ fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
 async fn assemble(
     config: &Config,
     sockets: Sockets,
-    supervisor: Option<(Sender, Receiver)>,
+    mut supervisor: Option<(Sender, Inbox)>,
 ) -> anyhow::Result<Control> {
-    let Sockets { endpoints, keys, listeners, kept, spread, own } = sockets;
+    let Sockets { generation, endpoints, keys, listeners, kept, spread, links: promised, own } = sockets;
     let (tls, keep) = match &config.listen.quic {
         Some(quic) => {
             let kept = kept.get(KEEP).map(|kept| kept.as_slice());
@@ -104,7 +108,14 @@ async fn assemble(
     };
 
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
-    let node = node(config, role)?;
+    let node = node(config, generation, role)?;
+    let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone());
+    if let Some((_, inbox)) = &mut supervisor {
+        // Early: by the time the workers accept, what the others publish is known here.
+        for (peer, stream) in inbox.links(promised).await {
+            links.add(peer, stream);
+        }
+    }
     let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
@@ -139,6 +150,7 @@ async fn assemble(
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
+            links.established().await;
             sender.ready();
             tokio::spawn(report(sender.clone(), gauges.clone()));
             Link::Up { sender, receiver, gauges }
@@ -155,14 +167,18 @@ async fn assemble(
         drain_spread: spread.or(config.drain_spread),
         heirs,
         link,
+        links,
         stop: Stop::default(),
     })
 }
 
 /// The origin, with its driver on this runtime, and what sessions need beside it.
-fn node(config: &Config, role: Role) -> anyhow::Result<Arc<Node>> {
+fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::Result<Arc<Node>> {
     let cache = cache::pool(&config.cache).context("can't size the cache")?;
-    let mut settings = origin::Config::new(Hop::random());
+    let hop = hop(config.cluster.id, generation);
+    tracing::debug!(hop = hop.id(), "hop id");
+    let mut settings = origin::Config::new(hop);
+    settings.max_hops = config.cluster.max_hops;
     settings.pool = cache.pool;
     settings.cache_duration = cache.duration;
     let (origin, driver) = origin::Producer::new(settings);

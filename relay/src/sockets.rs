@@ -25,6 +25,8 @@ const UNIX: &str = "unix";
 
 /// The sockets of this process.
 pub(crate) struct Sockets {
+    /// Which generation this is under a supervisor.
+    pub(crate) generation: Option<Generation>,
     /// Makes the endpoints on the QUIC members.
     pub(crate) endpoints: Endpoints,
     /// Its keys.
@@ -35,6 +37,8 @@ pub(crate) struct Sockets {
     pub(crate) kept: BTreeMap<String, Zeroizing<Vec<u8>>>,
     /// How long a supervisor wants GOAWAYs to be spread over.
     pub(crate) spread: Option<Duration>,
+    /// So many links with older generations are on their way.
+    pub(crate) links: u16,
     /// Who owns the sockets, when it is this process.
     pub(crate) own: Option<Own>,
 }
@@ -70,11 +74,13 @@ impl Sockets {
         let listeners = listeners.into_iter().map(taken).collect::<anyhow::Result<_>>()?;
         own.0.steer(&Steering { active: ALONE, live: vec![ALONE], canary: None })?;
         Ok(Self {
+            generation: None,
             endpoints: Endpoints::with_keys(ALONE, keys.clone(), true),
             keys,
             listeners,
             kept: BTreeMap::new(),
             spread: None,
+            links: 0,
             own: Some(own),
         })
     }
@@ -94,11 +100,13 @@ impl Sockets {
         };
         let (supervisor, adoption) = channel.hello(hello).await.context("the supervisor did not adopt this relay")?;
         let sockets = Self {
+            generation: Some(adoption.generation),
             endpoints: Endpoints::new(&adoption),
             keys: adoption.keys,
             listeners: adoption.listeners,
             kept: adoption.kept,
             spread: adoption.drain.spread,
+            links: adoption.links,
             own: None,
         };
         let (sender, receiver) = supervisor.split();
@@ -123,7 +131,7 @@ fn taken(Handed { socket, fds }: Handed<'_>) -> anyhow::Result<Listener> {
 }
 
 /// The generation number of a relay that runs alone: there is no other to tell it from.
-const ALONE: Generation = Generation(1);
+pub(crate) const ALONE: Generation = Generation(1);
 
 /// What to ask the supervisor for. Names are looked up here, once: its addresses are numeric.
 fn wanted(listen: &Listen, workers: u16) -> anyhow::Result<Vec<Wanted>> {

@@ -3,7 +3,8 @@
 use super::catalog::{self, Setting};
 use super::given::{Given, Layer};
 use super::types::{
-    Auth, Cache, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Tls, UnixAllow, UnixListener,
+    Auth, Cache, Cluster, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Tls, UnixAllow,
+    UnixListener,
 };
 use super::values::{self, Problem};
 use super::{Error, MAX_WORKERS};
@@ -29,6 +30,7 @@ pub(super) fn build(layer: &Layer, machine: &Machine) -> Result<Config, Error> {
     Ok(Config {
         listen: listen(layer)?,
         quic: quic(layer)?,
+        cluster: cluster(layer)?,
         auth: auth(layer)?,
         cache: cache(layer)?,
         runtime: runtime(layer, machine)?,
@@ -109,6 +111,13 @@ fn quic(layer: &Layer) -> Result<Quic, Error> {
         receive_window: required(layer, &catalog::RECEIVE_WINDOW, values::window)?,
         stream_receive_window: optional(layer, &catalog::STREAM_RECEIVE_WINDOW, values::window)?,
         send_window: optional(layer, &catalog::SEND_WINDOW, values::window)?,
+    })
+}
+
+fn cluster(layer: &Layer) -> Result<Cluster, Error> {
+    Ok(Cluster {
+        id: optional(layer, &catalog::CLUSTER_ID, values::cluster_id)?,
+        max_hops: required(layer, &catalog::CLUSTER_MAX_HOPS, values::hops)?,
     })
 }
 

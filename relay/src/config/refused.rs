@@ -96,8 +96,6 @@ pub(crate) static ALL: &[Refused] = &[
     no(&["goaway-handover"], "MOQ_GOAWAY_HANDOVER", "connect.goaway.handover", DIALS),
     no(&["connect-websocket-enabled"], "MOQ_CONNECT_WEBSOCKET_ENABLED", "connect.websocket.enabled", DIALS),
     no(&["connect-websocket-delay"], "MOQ_CONNECT_WEBSOCKET_DELAY", "connect.websocket.delay", DIALS),
-    no(&["cluster-id"], "MOQ_CLUSTER_ID", "cluster.id", CLUSTER),
-    no(&["cluster-max-hops"], "MOQ_CLUSTER_MAX_HOPS", "cluster.max_hops", CLUSTER),
     no(&["cluster-connect"], "MOQ_CLUSTER_CONNECT", "cluster.connect", CLUSTER),
     no(&["cluster-connect-api"], "MOQ_CLUSTER_CONNECT_API", "cluster.connect_api", CLUSTER),
     no(&["cluster-node"], "MOQ_CLUSTER_NODE", "cluster.node", CLUSTER),

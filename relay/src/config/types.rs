@@ -1,5 +1,7 @@
 //! The validated settings, with real types: what the rest of the relay reads.
 
+use crate::cluster::hop;
+use moq_net::origin::HopLimit;
 use moq_net::{Patterns, Versions};
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -14,6 +16,8 @@ pub struct Config {
     pub listen: Listen,
     /// QUIC transport tuning.
     pub quic: Quic,
+    /// Which node of a cluster this is.
+    pub cluster: Cluster,
     /// What an anonymous session may do.
     pub auth: Auth,
     /// How much of what passes is kept.
@@ -162,6 +166,15 @@ pub enum CongestionControl {
     Loss,
     /// By delay: BBR.
     Delay,
+}
+
+/// This node in a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster {
+    /// What its hop ids are derived from; `None`: they are random.
+    pub id: Option<hop::Base>,
+    /// The longest hop chain of a route.
+    pub max_hops: HopLimit,
 }
 
 /// What any session may do, by patterns over broadcast paths from the root.

@@ -1,6 +1,8 @@
 //! Texts into values. Each function says, when it can't, what it wants instead.
 
 use super::types::{Bind, CongestionControl, Size};
+use crate::cluster::hop;
+use moq_net::origin::HopLimit;
 use moq_net::{Pattern, Version};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -60,6 +62,16 @@ pub(super) fn window(text: &str) -> Result<u64, Problem> {
         bytes if bytes > VARINT_MAX => Err(format!("\"{text}\" is not {what}")),
         bytes => Ok(bytes),
     }
+}
+
+pub(super) fn cluster_id(text: &str) -> Result<hop::Base, Problem> {
+    let what = "a node's number from 1 to 2^62 - 1";
+    hop::Base::new(number(text, what)?).ok_or_else(|| format!("\"{text}\" is not {what}"))
+}
+
+pub(super) fn hops(text: &str) -> Result<HopLimit, Problem> {
+    let what = "a number of hops from 1 to 32";
+    HopLimit::new(number(text, what)?).ok_or_else(|| format!("\"{text}\" is not {what}"))
 }
 
 pub(super) fn congestion(text: &str) -> Result<CongestionControl, Problem> {

@@ -160,6 +160,8 @@ impl Core {
         self.announced = false;
         self.steering = None;
         self.steer_again = None;
+        // It may not have heard, or may have ended before it did.
+        self.speaker = None;
         if let Some(left) = self.left.take() {
             self.phase = Phase::Leaving { left };
         }

@@ -11,9 +11,11 @@ mod environment;
 mod guard;
 mod kept;
 mod leave;
+mod lineage;
 mod link;
 mod log;
 mod notify;
+mod overlap;
 mod perform;
 mod persist;
 mod process;
@@ -381,9 +383,10 @@ impl Driver {
         while let Ok(asked) = self.requests.try_recv() {
             drop(asked);
         }
-        // Each kill may hand us further orphans; the end of each comes as SIGCHLD.
+        // Each kill may hand us further orphans; the end of each comes as SIGCHLD. After a leave they are those of
+        // generations that serve on.
         let swept = async {
-            while self.reaper.sweep() > 0 {
+            while !leaving && self.reaper.sweep() > 0 {
                 let _ = self.signals.next().await;
                 self.reaper.collect();
             }

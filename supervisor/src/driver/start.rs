@@ -112,7 +112,7 @@ impl Driver {
             started: now,
             events: VecDeque::new(),
             children: Children::default(),
-            reaper: Reaper::default(),
+            reaper: Reaper::new(),
             signals: Signals::new().map_err(failed("signals can't be handled"))?,
             table: Table::new(Cipher::new(&config.secret.cid_key(&boot))),
             boot,

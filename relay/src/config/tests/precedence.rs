@@ -81,6 +81,8 @@ fn rows() -> Vec<Row> {
         row("quic.receive_window", ["1", "2", "3"], ["1", "2", "3"], "67108864", |c| debug(c.quic.receive_window)),
         row("quic.stream_receive_window", ["1", "2", "3"], ["Some(1)", "Some(2)", "Some(3)"], "None", |c| debug(c.quic.stream_receive_window)),
         row("quic.send_window", ["1", "2", "3"], ["Some(1)", "Some(2)", "Some(3)"], "None", |c| debug(c.quic.send_window)),
+        row("cluster.id", ["1", "2", "3"], ["Some(Base(1))", "Some(Base(2))", "Some(Base(3))"], "None", |c| debug(c.cluster.id)),
+        row("cluster.max_hops", ["1", "2", "3"], ["1", "2", "3"], "32", |c| debug(c.cluster.max_hops.get())),
         row("auth.public", ["f/**", "e/**", "c/**"], ["f/** f/**", "e/** e/**", "c/** c/**"], "** **", auth),
         row("auth.public_subscribe", ["f/**", "e/**", "c/**"], [" f/**", " e/**", " c/**"], "** **", auth),
         row("auth.public_publish", ["f/**", "e/**", "c/**"], ["f/** ", "e/** ", "c/** "], "** **", auth),

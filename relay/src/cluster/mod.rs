@@ -1,0 +1,3 @@
+//! This relay as a node of a cluster.
+
+pub mod hop;

@@ -1,0 +1,114 @@
+//! The settings this relay has: names, shapes, defaults, meanings. The command line, the help, the file reader, the
+//! checks and the tables of `docs/relay.md` all come from here. The names are those of moq-relay 0.17.
+
+mod dial;
+mod general;
+mod listen;
+mod quic;
+mod service;
+
+pub(crate) use dial::*;
+pub(crate) use general::*;
+pub(crate) use listen::*;
+pub(crate) use quic::*;
+pub(crate) use service::*;
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its heading in the help and the reference: its table in the file, in brackets, or [`TOP`].
+    pub(crate) section: &'static str,
+    /// Its dotted key in the file.
+    pub(crate) key: &'static str,
+    /// Its flag, without the dashes.
+    pub(crate) flag: &'static str,
+    /// Its environment variable.
+    pub(crate) env: &'static str,
+    /// What a value looks like.
+    pub(crate) form: Form,
+    /// The name of the value in the help.
+    pub(crate) value: &'static str,
+    /// What applies when it is not set.
+    pub(crate) default: Unset,
+    /// What it means: one or two sentences with units.
+    pub(crate) help: &'static str,
+}
+
+/// The shape of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Text; a string in the file.
+    Text,
+    /// A number; an integer in the file.
+    Number,
+    /// `true` or `false`; the flag needs a value.
+    Bool,
+    /// `true` or `false`; the flag alone means `true`, and a value is joined by `=`.
+    Switch,
+    /// Several texts: the flag repeated, commas, or an array in the file.
+    Texts,
+    /// Several numbers.
+    Numbers,
+}
+
+/// What applies when a setting is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unset {
+    /// This value, read as if it had been given.
+    Value(&'static str),
+    /// What these words say.
+    Words(&'static str),
+}
+
+/// The heading of what belongs to no table of the file.
+pub(crate) const TOP: &str = "General";
+
+const fn setting(
+    section: &'static str,
+    (key, flag, env): (&'static str, &'static str, &'static str),
+    (form, value): (Form, &'static str),
+    default: Unset,
+    help: &'static str,
+) -> Setting {
+    Setting { section, key, flag, env, form, value, default, help }
+}
+
+/// Every setting, in the order of the help and the reference.
+pub(crate) static ALL: [&Setting; 36] = [
+    &DRAIN_TIMEOUT,
+    &DRAIN_SPREAD,
+    &LISTEN,
+    &LISTEN_VERSION,
+    &LISTEN_TIMEOUT,
+    &TLS_CERT,
+    &TLS_KEY,
+    &TLS_GENERATE,
+    &TLS_ROOT,
+    &PREFERRED_V4,
+    &PREFERRED_V6,
+    &TCP_BIND,
+    &UNIX_BIND,
+    &UNIX_UID,
+    &UNIX_GID,
+    &UNIX_PID,
+    &MAX_STREAMS,
+    &GSO,
+    &IDLE_TIMEOUT,
+    &KEEP_ALIVE,
+    &MTU_DISCOVERY,
+    &CONGESTION,
+    &RECEIVE_WINDOW,
+    &STREAM_RECEIVE_WINDOW,
+    &SEND_WINDOW,
+    &CLUSTER_ID,
+    &CLUSTER_MAX_HOPS,
+    &AUTH_PUBLIC,
+    &AUTH_SUBSCRIBE,
+    &AUTH_PUBLISH,
+    &CACHE_CAPACITY,
+    &CACHE_HEADROOM,
+    &CACHE_DURATION,
+    &WORKERS,
+    &PIN,
+    &LOG_LEVEL,
+];
