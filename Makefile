@@ -59,7 +59,7 @@ bench-restart: ## restart and reload of the systemd unit: time, failed probes, m
 	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	@contrib/dev/bench-restart
 
-soak: ## what takes too long for `make test`: the whole lifecycle model, 500 upgrades
+soak: ## what takes too long for `make test`: the whole lifecycle model, 500 upgrades, ten minutes of upgrades and kills (needs root)
 	@contrib/dev/setup build test
 	@contrib/dev/soak
 
