@@ -16,11 +16,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Why a child did not get its sockets.
-struct NotAdopted {
-    /// One line for the operator.
-    error: String,
-    /// What a first generation's failure by this ends the supervisor with.
-    status: u8,
+enum NotAdopted {
+    /// It can't have what it wants.
+    Refused {
+        /// One line for the operator.
+        error: String,
+        /// What a first generation's failure by this ends the supervisor with.
+        status: u8,
+    },
+    /// It can't be told: most likely it has just ended, and its own end says more.
+    Lost(String),
 }
 
 impl Driver {
@@ -46,14 +51,18 @@ impl Driver {
                         self.link(generation, links);
                         Event::Adopted { generation }
                     }
-                    Err(NotAdopted { error, status }) => Event::AdoptFailed { generation, error, status },
+                    Err(NotAdopted::Refused { error, status }) => Event::AdoptFailed { generation, error, status },
+                    Err(NotAdopted::Lost(error)) => return self.lose(generation, error),
                 };
                 self.events.push_back(event);
             }
             Action::Send { generation, message } => self.send(generation, message),
             Action::Gro { on } => self.gro(on),
             Action::Steer(steering) => self.steer(&steering),
-            Action::Kill { generation, how } => self.children.kill(generation, how),
+            Action::Kill { generation, how } => {
+                self.reaper.look();
+                self.children.kill(generation, how);
+            }
             Action::Retire { generation } => {
                 self.children.remove(generation);
                 self.lost.remove(&generation);
@@ -108,6 +117,8 @@ impl Driver {
         let other = |error: io::Error| SpawnError::Other(format!("the channel can't be made: {error}"));
         let (ours, theirs) = Channel::pair().map_err(other)?;
         let link = Link::new(ours).map_err(other)?;
+        // Whoever is an orphan by now is not the new one's.
+        self.reaper.look();
         let Started { process, file } = spawn::generation(&self.config.program, &self.config.args, theirs.into())?;
         tracing::info!("generation {generation}: process {}, {}", process.pid, file.display());
         self.reaper.generation(process.pid, generation);
@@ -163,12 +174,13 @@ impl Driver {
         flush: bool,
     ) -> Result<(), NotAdopted> {
         let generation = head.generation;
-        let (kept, secrets) = self.secrets(generation).map_err(|error| NotAdopted {
+        let (kept, secrets) = self.secrets(generation).map_err(|error| NotAdopted::Refused {
             error: format!("the keys can't be handed over: {error}"),
             status: exit::FAILURE,
         })?;
         let granted = self.table.grant(generation, wanted, takes_over, flush);
-        let granted = granted.map_err(|error| NotAdopted { error: error.to_string(), status: error.exit_status() })?;
+        let granted =
+            granted.map_err(|error| NotAdopted::Refused { error: error.to_string(), status: error.exit_status() })?;
         for warning in granted.warnings {
             tracing::warn!("generation {generation}: {warning}");
         }
@@ -176,8 +188,7 @@ impl Driver {
         self.persist();
         let secrets = secrets.iter().map(AsFd::as_fd).collect();
         for part in adopt::split(Adopt { kept, ..head }, secrets, self.table.handed(generation)) {
-            let sent = self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds);
-            sent.map_err(|error| NotAdopted { error, status: exit::NOT_READY })?;
+            self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds).map_err(NotAdopted::Lost)?;
         }
         Ok(())
     }
@@ -219,7 +230,10 @@ impl Driver {
                 self.beats.started();
             }
             Note::Stopping => self.notify.say("STOPPING=1"),
-            Note::Changed => self.changed = true,
+            Note::Changed => {
+                self.changed = true;
+                self.reaper.look();
+            }
             Note::Info(line) => tracing::info!("{line}"),
             Note::Warn(line) => tracing::warn!("{line}"),
         }
