@@ -16,7 +16,10 @@ mod tests;
 mod types;
 mod values;
 
-pub use types::{Auth, Bind, Cache, Cluster, Config, CongestionControl, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Stats, Tls, UnixAllow, UnixListener};
+pub use types::{
+    Auth, Bind, Cache, Cluster, Config, CongestionControl, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size,
+    Stats, Tls, UnixAllow, UnixListener,
+};
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -4,10 +4,10 @@ use crate::stats::Totals;
 use moq_net::stats::{Presence, Traffic};
 use std::fmt::Write as _;
 
-/// A counter of traffic: its name, what it means, and where it is.
-type Series = (&'static str, &'static str, fn(&Traffic) -> u64);
+/// A counter: its name, what it means, and where it is.
+type Series<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const TRAFFIC: [Series; 15] = [
+const TRAFFIC: [Series<Traffic>; 15] = [
     ("bytes", "Payload bytes of media.", |traffic| traffic.bytes),
     ("frames", "Frames of media.", |traffic| traffic.frames),
     ("groups", "Groups of media.", |traffic| traffic.groups),
@@ -25,7 +25,7 @@ const TRAFFIC: [Series; 15] = [
     ("viewers_closed", "Sessions that ceased to; the difference watches now.", |traffic| traffic.broadcasts_ended),
 ];
 
-const SESSIONS: [(&str, &str, fn(&Presence) -> u64); 2] = [
+const SESSIONS: [Series<Presence>; 2] = [
     ("sessions_opened", "Sessions accepted.", |presence| presence.sessions_started),
     ("sessions_closed", "Sessions ended; the difference is open now.", |presence| presence.sessions_ended),
 ];

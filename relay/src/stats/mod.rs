@@ -131,7 +131,12 @@ mod tests {
     }
 
     fn settings() -> config::Stats {
-        config::Stats { enabled: true, prefix: ".stats".into(), interval: std::time::Duration::from_secs(1), node: None }
+        config::Stats {
+            enabled: true,
+            prefix: ".stats".into(),
+            interval: std::time::Duration::from_secs(1),
+            node: None,
+        }
     }
 
     /// Totals that only grow, whoever counted: what a generation had counted does not go with it, but what it had open does.
@@ -139,7 +144,11 @@ mod tests {
     fn no_total_goes_down_when_a_generation_goes() {
         let stats = Stats::new(&settings(), true, false);
         let own = counted(10, 2, 100);
-        stats.told(true, vec![GenerationStats { generation: Generation(1), stats: counted(5, 1, 70) }], Counters::default());
+        stats.told(
+            true,
+            vec![GenerationStats { generation: Generation(1), stats: counted(5, 1, 70) }],
+            Counters::default(),
+        );
         let (before, draining) = stats.node(&own);
         assert_eq!(draining, 4);
         stats.told(true, Vec::new(), counted(5, 1, 70));

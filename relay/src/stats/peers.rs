@@ -87,7 +87,11 @@ async fn read(origin: origin::Consumer, path: String, says: watch::Sender<Option
     }
 }
 
-async fn follow(origin: &origin::Consumer, path: &str, says: &watch::Sender<Option<Frames>>) -> Result<(), moq_net::Error> {
+async fn follow(
+    origin: &origin::Consumer,
+    path: &str,
+    says: &watch::Sender<Option<Frames>>,
+) -> Result<(), moq_net::Error> {
     let broadcast = origin.routed_broadcast(path).await?;
     let track = broadcast.track(TRACK)?.subscribe(None).await?;
     let mut frames = moq_json::snapshot::Consumer::new(track, moq_json::snapshot::consumer::Config::default());

@@ -1,9 +1,9 @@
 //! Counting in turn: reading the registry, the other generations, and writing what follows.
 
+use super::Stats;
 use super::frames::Frames;
 use super::peers::{self, Peers};
 use super::publish::Published;
-use super::Stats;
 use crate::config;
 use moq_net::origin;
 use moq_net::stats::Report;

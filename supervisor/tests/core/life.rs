@@ -247,12 +247,12 @@ impl Life {
 
     /// Who speaks for the node and was told so, with the sessions and handshakes of the others; of those that have gone
     /// last.
-    pub(crate) fn speaks(&self) -> Option<(u32, Vec<(u64, u64)>)> {
+    pub(crate) fn speaks(&self) -> Option<Told> {
         self.out.iter().rev().filter_map(spoken).find_map(|(speaks, told)| speaks.then_some(told))
     }
 
     /// Who else was told the same.
-    pub(crate) fn is_asked(&self) -> Option<(u32, Vec<(u64, u64)>)> {
+    pub(crate) fn is_asked(&self) -> Option<Told> {
         self.out.iter().rev().filter_map(spoken).find_map(|(speaks, told)| (!speaks).then_some(told))
     }
 
@@ -272,8 +272,11 @@ impl Life {
     }
 }
 
+/// Who was told counters, and the sessions and handshakes in them.
+type Told = (u32, Vec<(u64, u64)>);
+
 /// Whether an order makes its recipient speak, and the counters that it tells.
-fn spoken(action: &Action) -> Option<(bool, (u32, Vec<(u64, u64)>))> {
+fn spoken(action: &Action) -> Option<(bool, Told)> {
     match action {
         Action::Send { generation, message: ToChild::Counters { speaks, generations, gone } } => {
             let all = generations.iter().map(|one| &one.stats).chain([gone]);

@@ -24,7 +24,8 @@ async fn every_command_arrives_as_sent() {
     let memfd = sealed_memfd("reset", key.as_bytes()).unwrap();
     supervisor.send(&ToChild::Heir { generations: vec![Generation(2)] }, &[memfd]);
     supervisor.send(&ToChild::Link { generation: Generation(2) }, &[stream.into()]);
-    supervisor.send(&ToChild::Counters { speaks: true, generations: vec![stats.clone()], gone: stats.stats.clone() }, &[]);
+    supervisor
+        .send(&ToChild::Counters { speaks: true, generations: vec![stats.clone()], gone: stats.stats.clone() }, &[]);
 
     assert!(matches!(next(&mut receiver).await, Some(Command::Activate { seq: 1 })));
     assert!(matches!(next(&mut receiver).await, Some(Command::Standby { seq: 2 })));

@@ -146,7 +146,8 @@ impl Watch {
             }
             ToChild::Reload => None,
             ToChild::Counters { speaks, ref generations, .. } => {
-                let may = matches!(process.told, Told::Activate | Told::Undrain) || (speaks && process.told == Told::Standby);
+                let may =
+                    matches!(process.told, Told::Activate | Told::Undrain) || (speaks && process.told == Told::Standby);
                 require(may, "one that gets no new clients answers for the node")?;
                 let others = self.processes.keys().filter(|other| **other != generation);
                 require(others.eq(generations.iter().map(|one| &one.generation)), "counters of others than there are")?;
