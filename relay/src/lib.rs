@@ -12,6 +12,7 @@ pub mod drain;
 mod log;
 mod node;
 pub mod quic;
+pub mod reconnect;
 pub mod role;
 mod run;
 mod session;

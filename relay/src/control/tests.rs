@@ -1,6 +1,7 @@
 //! What the running relay makes of what happens to it.
 
 use super::{Control, Event, Next, Stop};
+use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::role::Role;
 use crate::supervise::Link;
@@ -21,6 +22,7 @@ fn control(workers: Workers) -> Control {
         node: Node::idle(),
         workers,
         streams: Vec::new(),
+        cluster: Cluster::none(),
         own: None,
         tls: None,
         drain_timeout: Duration::from_secs(10),
@@ -28,6 +30,7 @@ fn control(workers: Workers) -> Control {
         heirs: HeirSet::new(),
         link: Link::Down,
         stop: Stop::default(),
+        last_call: None,
     }
 }
 
