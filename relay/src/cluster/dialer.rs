@@ -7,6 +7,7 @@ use crate::reconnect::{DEFAULT_PORT, Failure};
 use crate::tls::Trust;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use moq_net::goaway::Goaway;
 use moq_net::{Versions, origin};
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig};
 use std::io;
@@ -16,8 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use url::{Host, Url};
 use web_transport_quinn::http::StatusCode;
-use web_transport_quinn::proto::ConnectRequest;
-use web_transport_quinn::{ClientError, Session};
+use web_transport_quinn::proto::{self, ConnectRequest};
+use web_transport_quinn::{ClientError, ConnectError, Session};
+
+/// How long a peer has to say that it is leaving, beside two round trips: a draining relay tells a newcomer at once.
+const TRIAL: Duration = Duration::from_millis(100);
 
 /// A session with a peer, and what drives it.
 pub(super) type Dialed = (moq_net::Session, moq_net::Driver<Session>);
@@ -92,10 +96,41 @@ impl Dialer {
     /// # Errors
     /// Whatever fails first.
     pub(super) async fn dial(&self, url: &Url, cost: Option<u64>) -> Result<Dialed, DialError> {
-        let dial = self.establish(url, cost);
-        match self.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, dial).await.map_err(|_| DialError::Timeout)?,
-            None => dial.await,
+        let mut client = moq_net::Client::new()
+            .with_publisher(self.origin.consume().with_hidden(true))
+            .with_subscriber(self.origin.clone().peer());
+        if let Some(cost) = cost {
+            client = client.with_cost(cost);
+        }
+        self.within(self.establish(url, client)).await
+    }
+
+    /// Dials `url` with nothing to give or to take, and waits whether the peer says that it is leaving; `None`: it does
+    /// not.
+    ///
+    /// # Errors
+    /// Whatever fails first.
+    pub(super) async fn try_out(&self, url: &Url) -> Result<Option<Goaway>, DialError> {
+        let (origin, driver) = origin::Producer::new(origin::Config::default());
+        let driver = tokio::spawn(moq_net::time::run(driver));
+        let tried = self.try_with(url, origin).await;
+        driver.abort();
+        tried
+    }
+
+    async fn try_with(&self, url: &Url, origin: origin::Producer) -> Result<Option<Goaway>, DialError> {
+        // Both directions, as a peer has them: with one alone the peer might refuse what it grants to a peer.
+        let client = moq_net::Client::new().with_origin(origin);
+        let (session, driver) = self.within(self.establish(url, client)).await?;
+        let driver = tokio::spawn(moq_net::time::run(driver));
+        let trial = TRIAL + 2 * session.stats().rtt.unwrap_or_default();
+        let goaway = tokio::time::timeout(trial, session.draining().recv()).await;
+        session.abort(moq_net::Error::Cancel);
+        drop(driver.await);
+        match goaway {
+            Ok(Some(goaway)) => Ok(Some(goaway)),
+            Ok(None) => Err(DialError::Moq(session.closed().await)),
+            Err(_) => Ok(None),
         }
     }
 
@@ -104,16 +139,17 @@ impl Dialer {
         drop(tokio::time::timeout(time, self.endpoint.wait_idle()).await);
     }
 
-    async fn establish(&self, url: &Url, cost: Option<u64>) -> Result<Dialed, DialError> {
+    async fn within<T>(&self, dial: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
+        match self.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, dial).await.map_err(|_| DialError::Timeout)?,
+            None => dial.await,
+        }
+    }
+
+    async fn establish(&self, url: &Url, client: moq_net::Client) -> Result<Dialed, DialError> {
         let web_transport = url.scheme() == "https";
         let connection = self.connect(url, web_transport).await?;
-        let mut client = moq_net::Client::new()
-            .with_versions(self.versions.clone())
-            .with_publisher(self.origin.consume().with_hidden(true))
-            .with_subscriber(self.origin.clone().peer());
-        if let Some(cost) = cost {
-            client = client.with_cost(cost);
-        }
+        let mut client = client.with_versions(self.versions.clone());
         let session = if web_transport {
             let request = ConnectRequest::new(url.clone());
             let names = self.versions.alpns().into_iter().map(ToOwned::to_owned);
@@ -220,9 +256,9 @@ impl DialError {
     pub(super) fn failure(&self) -> Failure {
         let text = self.to_string();
         match self {
-            Self::WebTransport(ClientError::HttpError(web_transport_quinn::ConnectError::ErrorStatus(
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN,
-            ))) => Failure::Final(text),
+            Self::WebTransport(ClientError::HttpError(ConnectError::ProtoError(proto::ConnectError::WrongStatus(
+                Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN),
+            )))) => Failure::Final(text),
             Self::Moq(error) => ending(error),
             Self::Timeout
             | Self::Lookup(_)

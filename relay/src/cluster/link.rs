@@ -1,10 +1,10 @@
 //! The link to one peer: what the policy decides, done.
 
-use super::dialer::{Dialed, Dialer, ending};
+use super::dialer::{DialError, Dialed, Dialer, ending};
 use super::peer::{Peer, Shown, Token};
 use crate::drain::sleep_until;
 use crate::node::{Tally, TallyGuard};
-use crate::reconnect::{self, Action, Event, Id, Luck, Reconnect, Redirect, Report};
+use crate::reconnect::{self, Action, Direction, Event, Id, Luck, Manner, Reconnect, Redirect, Report};
 use crate::role::Role;
 use moq_net::goaway::Goaway;
 use rand::Rng;
@@ -106,6 +106,31 @@ impl Link {
     }
 }
 
+/// What a dial came to.
+enum Reached {
+    /// A session.
+    Session(Box<Dialed>),
+    /// A peer that is leaving.
+    Leaving(Direction<Url>),
+}
+
+impl Link {
+    async fn dial(&self, place: &Url, manner: Manner) -> Result<Reached, DialError> {
+        if manner == Manner::Careful
+            && let Some(goaway) = self.dialer.try_out(place).await?
+        {
+            return Ok(Reached::Leaving(self.direction(&goaway, place)));
+        }
+        Ok(Reached::Session(Box::new(self.dialer.dial(place, self.peer.cost()).await?)))
+    }
+
+    fn direction(&self, goaway: &Goaway, place: &Url) -> Direction<Url> {
+        let direction = self.settings.redirect.direction(goaway.uri(), place, self.dialer.pins());
+        tracing::info!(peer = %Shown(place), asks = %direction, "the peer is leaving");
+        direction
+    }
+}
+
 /// Closes sessions, each with what it has queued delivered, for at most the second that `moq-net` takes for it.
 async fn close(sessions: Vec<moq_net::Session>) {
     let mut closing: JoinSet<_> = sessions.into_iter().map(moq_net::Session::close).collect();
@@ -172,12 +197,13 @@ impl Run {
 
     fn perform(&mut self, action: Action<Url>) -> Option<Pause> {
         match action {
-            Action::Dial(id, place) => {
-                tracing::info!(peer = %Shown(&place), "dialing");
+            Action::Dial(id, place, manner) => {
+                tracing::info!(peer = %Shown(&place), ?manner, "dialing");
                 let (link, sender) = (self.link.clone(), self.sender.clone());
                 self.tasks.spawn(async move {
-                    let news = match link.dialer.dial(&place, link.peer.cost()).await {
-                        Ok(dialed) => News::Dialed(id, place, Box::new(dialed)),
+                    let news = match link.dial(&place, manner).await {
+                        Ok(Reached::Session(dialed)) => News::Dialed(id, place, dialed),
+                        Ok(Reached::Leaving(direction)) => News::Event(Event::Goaway(id, direction)),
                         Err(error) => {
                             tracing::info!(peer = %Shown(&place), %error, "failed to dial");
                             News::Event(Event::Failed(id, error.failure()))
@@ -209,12 +235,10 @@ impl Run {
         for session in self.before.drain(..) {
             self.tasks.spawn(async move { drop(session.close().await) });
         }
-        let (redirect, pins, sender) = (self.link.settings.redirect, self.link.dialer.pins(), self.sender.clone());
+        let (link, sender) = (self.link.clone(), self.sender.clone());
         self.tasks.spawn(async move {
             if let Some(goaway) = session.draining().recv().await {
-                let direction = redirect.direction(goaway.uri(), &place, pins);
-                tracing::info!(peer = %Shown(&place), asks = %direction, "the peer is leaving");
-                drop(sender.send(News::Event(Event::Goaway(id, direction))));
+                drop(sender.send(News::Event(Event::Goaway(id, link.direction(&goaway, &place)))));
             }
             let error = session.closed().await;
             tracing::info!(peer = %Shown(&place), %error, "peer disconnected");

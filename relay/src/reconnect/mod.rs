@@ -17,9 +17,11 @@ mod chain;
 mod redirect;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use backoff::{Backoff, Luck};
 pub use redirect::{DEFAULT_PORT, Direction, Redirect, Refused, SCHEMES, same_place};
+pub use words::{Action, Error, Event, Failure, Id, Manner, Report, Restart, Settings};
 
 use backoff::Rest;
 use chain::Chain;
@@ -28,106 +30,6 @@ use std::time::{Duration, Instant};
 
 /// A session that lived this long ends a chain of redirects, and the rests between sequences begin small again.
 pub const STABLE: Duration = Duration::from_secs(10);
-
-/// How a link to one peer is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The answer to a restart.
-    pub restart: Restart,
-    /// Leave for good, cleanly, at the first GOAWAY, close or failure.
-    pub once: bool,
-    /// The pace of dials.
-    pub backoff: Backoff,
-    /// How long a session that was told to go stays beside its replacement, from the replacement's set-up.
-    pub handover: Duration,
-}
-
-/// The answer to a GOAWAY of a peer that restarts where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// Dial the same place at once.
-    Redial,
-    /// Serve until the peer closes the session, then dial.
-    Wait,
-    /// Dial at once off a healthy session; serve until the close off one that was told before it was healthy, which
-    /// means that the dial reached the process that is leaving.
-    Handoff,
-}
-
-/// A dial, and the session that comes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id(u64);
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<P> {
-    /// A dial has become a session.
-    Established(Id),
-    /// A dial has failed.
-    Failed(Id, Failure),
-    /// The peer has sent its GOAWAY on this session.
-    Goaway(Id, Direction<P>),
-    /// A session has ended.
-    Closed(Id, Failure),
-    /// The deadline has come.
-    Wake,
-}
-
-/// Why a dial failed or a session ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The peer will say the same to the next dial.
-    #[error("refused: {0}")]
-    Final(String),
-    /// Another dial may do better.
-    #[error("{0}")]
-    Passing(String),
-}
-
-/// What to do, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action<P> {
-    /// Dial this place. There is at most one dial at a time.
-    Dial(Id, P),
-    /// Close this session: its replacement has taken over.
-    Retire(Id),
-    /// For the log.
-    Report(Report),
-    /// Leave for good: close every session. `Some`: because of this.
-    End(Option<Failure>),
-}
-
-/// What an operator may want to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// The peer is leaving; a replacement is dialed while the session serves on.
-    Moving,
-    /// The peer is leaving; the session serves until it is closed.
-    ServingOut,
-    /// A dial follows after this long.
-    Waiting(Duration),
-    /// The sequence has ended; the next begins after this long.
-    Ended(Error, Duration),
-}
-
-/// What a sequence ended with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// Redirects led back to places that had redirected us away, for the whole backoff timeout.
-    #[error("redirect loop: its peers have sent us back and forth for {}", humantime::format_duration(*.0))]
-    RedirectLoop(Duration),
-    /// No healthy session came about within the backoff timeout.
-    #[error("gave up after {}: {last}", humantime::format_duration(*.after))]
-    TimedOut {
-        /// The backoff timeout.
-        after: Duration,
-        /// What failed last.
-        last: Failure,
-    },
-    /// The peer refused in a way that only an operator can change.
-    #[error("{0}")]
-    Refused(Failure),
-}
 
 /// The link to one peer.
 #[derive(Clone, Debug)]
@@ -184,6 +86,8 @@ enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     id: Id,
+    /// When it was set up.
+    since: Instant,
     /// When it is closed by us; `None` while no replacement is healthy.
     retire: Option<Instant>,
 }
@@ -297,6 +201,9 @@ impl<P: Clone + Eq> Reconnect<P> {
     }
 
     fn goaway(&mut self, now: Instant, id: Id, direction: Direction<P>, luck: Luck, out: &mut Vec<Action<P>>) {
+        if self.phase == Phase::Dialing(id) {
+            return self.reached_leaving(now, direction, luck, out);
+        }
         let Phase::Serving { id: serving, standing, .. } = self.phase else { return };
         let healthy = match standing {
             Standing::Fresh => false,
@@ -310,15 +217,18 @@ impl<P: Clone + Eq> Reconnect<P> {
             return self.end(None, out);
         }
         match direction {
-            Direction::Elsewhere(place) if place != self.here => self.redirected(now, id, place, healthy, luck, out),
+            Direction::Elsewhere(place) if place != self.here => {
+                self.leave(out);
+                self.redirected(now, place, healthy, luck, out);
+            }
             Direction::Elsewhere(_) | Direction::Restart => match (self.settings.restart, healthy) {
                 (Restart::Redial | Restart::Handoff, true) => {
-                    self.leave(id, out);
+                    self.leave(out);
                     self.dial(now, out);
                 }
                 (Restart::Redial, false) => {
-                    self.leave(id, out);
-                    self.try_again(now, Failure::Passing("told to leave at once".to_owned()), luck, out);
+                    self.leave(out);
+                    self.try_again(now, left_at_once(), luck, out);
                 }
                 (Restart::Wait, _) | (Restart::Handoff, false) => self.serve_out(healthy, out),
             },
@@ -326,8 +236,25 @@ impl<P: Clone + Eq> Reconnect<P> {
         }
     }
 
-    fn redirected(&mut self, now: Instant, id: Id, to: P, healthy: bool, luck: Luck, out: &mut Vec<Action<P>>) {
-        self.leave(id, out);
+    /// A dial has come to a peer that is leaving.
+    fn reached_leaving(&mut self, now: Instant, direction: Direction<P>, luck: Luck, out: &mut Vec<Action<P>>) {
+        match direction {
+            Direction::Elsewhere(place) if place != self.here => self.redirected(now, place, false, luck, out),
+            Direction::Elsewhere(_) | Direction::Restart if self.settings.restart == Restart::Redial => {
+                self.try_again(now, left_at_once(), luck, out);
+            }
+            Direction::Elsewhere(_) | Direction::Restart | Direction::Refused(_) => match self.told.pop() {
+                Some(Told { id, since, .. }) => {
+                    self.phase = Phase::Serving { id, since, standing: Standing::Healthy };
+                    self.serve_out(true, out);
+                }
+                // It was closed meanwhile.
+                None => self.try_again(now, left_at_once(), luck, out),
+            },
+        }
+    }
+
+    fn redirected(&mut self, now: Instant, to: P, healthy: bool, luck: Luck, out: &mut Vec<Action<P>>) {
         let from = mem::replace(&mut self.here, to.clone());
         match self.chain.follow(now, from, &to, healthy, &self.settings.backoff, luck) {
             chain::Follow::AtOnce => self.dial(now, out),
@@ -337,7 +264,10 @@ impl<P: Clone + Eq> Reconnect<P> {
     }
 
     fn closed(&mut self, now: Instant, id: Id, failure: Failure, luck: Luck, out: &mut Vec<Action<P>>) {
-        self.told.retain(|told| told.id != id);
+        if let Some(index) = self.told.iter().position(|told| told.id == id) {
+            let told = self.told.remove(index);
+            return self.told_closed(now, told, out);
+        }
         let Phase::Serving { id: serving, since, standing } = self.phase else { return };
         if id != serving {
             return;
@@ -365,14 +295,29 @@ impl<P: Clone + Eq> Reconnect<P> {
         }
     }
 
-    /// A session goes on serving while another one is dialed.
-    fn leave(&mut self, id: Id, out: &mut Vec<Action<P>>) {
+    /// Its peer has closed a session that was told to go. When no other one serves, pauses are cut short: it was not made
+    /// so lately that they protect the peer from anything.
+    fn told_closed(&mut self, now: Instant, told: Told, out: &mut Vec<Action<P>>) {
+        let lived = now.saturating_duration_since(told.since) >= self.settings.backoff.initial;
+        if !lived || !self.told.is_empty() {
+            return;
+        }
+        match self.phase {
+            Phase::Waiting { .. } => self.dial(now, out),
+            Phase::Resting { .. } => self.sequence(now, out),
+            Phase::Idle | Phase::Dialing(_) | Phase::Serving { .. } => {}
+        }
+    }
+
+    /// The current session goes on serving while another one is dialed.
+    fn leave(&mut self, out: &mut Vec<Action<P>>) {
+        let Phase::Serving { id, since, .. } = self.phase else { return };
         out.push(Action::Report(Report::Moving));
         if self.told.len() > 1 {
             out.push(Action::Retire(self.told.remove(1).id));
         }
         self.keep_told();
-        self.told.push(Told { id, retire: None });
+        self.told.push(Told { id, since, retire: None });
     }
 
     /// What was to retire in favour of the current session serves on, since that one is leaving or lost.
@@ -430,7 +375,8 @@ impl<P: Clone + Eq> Reconnect<P> {
         let id = Id(self.ids);
         self.ids += 1;
         self.phase = Phase::Dialing(id);
-        out.push(Action::Dial(id, self.here.clone()));
+        let manner = if self.told.is_empty() { Manner::Plain } else { Manner::Careful };
+        out.push(Action::Dial(id, self.here.clone(), manner));
     }
 
     fn end(&mut self, why: Option<Failure>, out: &mut Vec<Action<P>>) {
@@ -438,4 +384,8 @@ impl<P: Clone + Eq> Reconnect<P> {
         self.told.clear();
         out.push(Action::End(why));
     }
+}
+
+fn left_at_once() -> Failure {
+    Failure::Passing("it is leaving".to_owned())
 }

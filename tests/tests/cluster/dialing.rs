@@ -1,7 +1,8 @@
 //! Who is dialed, with what, and what comes over the link.
 
-use crate::node::{Flow, alone, assert_discreet, dialing, member, token_file, url};
+use crate::node::{RATE, alone, assert_discreet, dialing, member, token_file, url};
 use std::time::Duration;
+use tests::client::flow::Flow;
 use tests::client::native::Scheme;
 use tests::wait::PATIENCE;
 
@@ -13,8 +14,8 @@ async fn broadcasts_pass_in_both_directions_over_both_transports() -> anyhow::Re
         let peer = format!("{}?cost=5", url(scheme, dialed.address)?);
         let dials = alone("**", &dialing(&[peer])).await?;
         dials.process.wait_for_line("peer connected", PATIENCE).await?;
-        let there = Flow::start("there", dials.address, dialed.address).await?;
-        let back = Flow::start("back", dialed.address, dials.address).await?;
+        let there = Flow::start("there", RATE, dials.address, dialed.address).await?;
+        let back = Flow::start("back", RATE, dialed.address, dials.address).await?;
         there.check().await?;
         back.check().await?;
     }
@@ -27,11 +28,12 @@ async fn the_token_opens_what_the_public_may_not_and_is_never_printed() -> anyho
     let token = token_file()?;
     let middle = alone("anon/**", &[dialing(&[]), member(token.path()).to_vec()].concat()).await?;
     let mut ends = Vec::new();
-    for scheme in [Scheme::Https, Scheme::Quic] {
-        let args = [dialing(&[url(scheme, middle.address)?]), member(token.path()).to_vec()].concat();
+    for (scheme, version) in [(Scheme::Https, "moq-lite-06"), (Scheme::Quic, "moq-transport-22")] {
+        let version = ["--connect-version", version].map(str::to_owned).to_vec();
+        let args = [dialing(&[url(scheme, middle.address)?]), member(token.path()).to_vec(), version].concat();
         ends.push(alone("**", &args).await?);
     }
-    Flow::start("hidden/from/the/public", ends[0].address, ends[1].address).await?.check().await?;
+    Flow::start("hidden/from/the/public", RATE, ends[0].address, ends[1].address).await?.check().await?;
 
     let stranger = alone("**", &dialing(&[format!("{}?jwt=wrong", url(Scheme::Https, middle.address)?)])).await?;
     let line = stranger.process.wait_for_line("failed to dial", PATIENCE).await?;

@@ -1,15 +1,12 @@
 //! Nodes of a cluster, and media between them.
 
 use anyhow::Context as _;
-use moq_tokio::{Connection, Restart};
 use std::net::SocketAddr;
 use std::path::Path;
-use tests::client::media::{self, Publisher, Subscriber};
 use tests::client::native::{self, Scheme};
 use tests::process::Launch;
 use tests::relay::Relay;
 use tests::supervisor::{Setup, Supervisor};
-use tests::wait::PATIENCE;
 use tests::{program, relay};
 
 /// Frames a second of each publisher.
@@ -51,35 +48,6 @@ pub(crate) async fn alone(public: &str, args: &[String]) -> anyhow::Result<Relay
 /// A supervised node that anybody may use.
 pub(crate) async fn supervised(flags: &[&str], args: &[String]) -> anyhow::Result<Supervisor> {
     Setup::new(program::relay()?)?.flags(flags).child(relay::OPEN).child(args).serve().await
-}
-
-/// A broadcast published at one node and watched at another, by clients of today with their defaults.
-pub(crate) struct Flow {
-    pub(crate) publisher: Publisher,
-    pub(crate) subscriber: Subscriber,
-    _connections: [Connection; 2],
-}
-
-impl Flow {
-    /// Connects both, and waits until frames arrive.
-    pub(crate) async fn start(path: &str, from: SocketAddr, to: SocketAddr) -> anyhow::Result<Self> {
-        let (source, sink) = (media::origin(), media::origin());
-        let publisher = Publisher::start(&source, path, RATE)?;
-        let publishing = native::publish(&source, native::url(Scheme::Https, from)?, Restart::Redial).await?;
-        let watching = native::subscribe(&sink, native::url(Scheme::Quic, to)?, Restart::Redial).await?;
-        let subscriber = Subscriber::start(&sink, path);
-        let flow = Self { publisher, subscriber, _connections: [publishing, watching] };
-        flow.subscriber.wait_for(1, PATIENCE).await.with_context(|| format!("{path}: no frames"))?;
-        Ok(flow)
-    }
-
-    /// Waits for what has been published by now and a second more; then nothing before it may be missing.
-    pub(crate) async fn check(&self) -> anyhow::Result<()> {
-        self.subscriber.wait_for(self.publisher.sent() + u64::from(RATE), PATIENCE).await?;
-        let report = self.subscriber.report();
-        anyhow::ensure!(report.missing == 0, "{report:?}");
-        Ok(())
-    }
 }
 
 /// No line of a node may show the token, at whatever level.

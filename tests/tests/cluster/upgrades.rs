@@ -1,7 +1,8 @@
 //! A cluster whose nodes are replaced while media passes from one end to the other.
 
-use crate::node::{Flow, dialing, supervised, url};
+use crate::node::{RATE, dialing, supervised, url};
 use anyhow::Context as _;
+use tests::client::flow::Flow;
 use tests::client::native::Scheme;
 use tests::supervisor::Supervisor;
 use tests::wait::PATIENCE;
@@ -30,8 +31,8 @@ async fn line() -> anyhow::Result<Vec<Supervisor>> {
 async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyhow::Result<()> {
     let nodes = line().await?;
     let (first, last) = (nodes[0].address().await?, nodes[3].address().await?);
-    let down = Flow::start("down", first, last).await?;
-    let up = Flow::start("up", last, first).await?;
+    let down = Flow::start("down", RATE, first, last).await?;
+    let up = Flow::start("up", RATE, last, first).await?;
     for (number, node) in (1..).zip(&nodes) {
         node.upgrade().await.with_context(|| format!("upgrading node {number}"))?;
         for flow in [&down, &up] {

@@ -32,10 +32,14 @@ async fn a_peer_is_told_its_own_url_with_its_credentials_and_a_client_none() -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_end_of_a_link_prints_the_token_at_a_drain() -> anyhow::Result<()> {
     let token = token_file()?;
-    for scheme in [Scheme::Https, Scheme::Quic] {
+    let versions = ["moq-lite-06", "moq-transport-17", "moq-transport-22"];
+    for (scheme, version) in
+        [Scheme::Https, Scheme::Quic].into_iter().flat_map(|scheme| versions.map(|version| (scheme, version)))
+    {
+        let version = ["--connect-version", version].map(str::to_owned).to_vec();
         let args = [dialing(&[]), member(token.path()).to_vec(), vec!["--drain-timeout".to_owned(), "2s".to_owned()]];
         let dialed = alone("**", &args.concat()).await?;
-        let args = [dialing(&[url(scheme, dialed.address)?]), member(token.path()).to_vec()].concat();
+        let args = [dialing(&[url(scheme, dialed.address)?]), member(token.path()).to_vec(), version].concat();
         let dials = alone("**", &args).await?;
         dials.process.wait_for_line("peer connected", PATIENCE).await?;
         dialed.process.signal(Signal::SIGTERM)?;

@@ -1,6 +1,8 @@
 //! A world of relays, and one peer that finds its way by the policy.
 
-use crate::reconnect::{Action, Direction, Event, Failure, Id, Luck, Reconnect, Report, STABLE, Settings};
+use crate::reconnect::{
+    Action, Direction, Event, Failure, Id, Luck, Manner, Reconnect, Refused, Report, STABLE, Settings,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -106,11 +108,21 @@ pub(super) fn live(
         let since = now - start;
         for action in actions.drain(..) {
             match action {
-                Action::Dial(id, place) => {
+                Action::Dial(id, place, manner) => {
                     history.dials.push((since, place));
                     dialing.insert(id, place);
                     assert!(dialing.len() == 1, "two dials at a time: {history:?}");
+                    assert_eq!(manner == Manner::Plain, open.is_empty(), "{history:?}");
                     let event = match does(place, since) {
+                        Does::Restart(Life::Short) if manner == Manner::Careful => {
+                            Event::Goaway(id, Direction::Restart)
+                        }
+                        Does::Redirect(to, Life::Short) if manner == Manner::Careful => {
+                            Event::Goaway(id, Direction::Elsewhere(to))
+                        }
+                        Does::Mislead(Life::Short) if manner == Manner::Careful => {
+                            Event::Goaway(id, Direction::Refused(Refused::Host))
+                        }
                         Does::Fail => Event::Failed(id, Failure::Passing("fails".to_owned())),
                         Does::Refuse => Event::Failed(id, Failure::Final("refuses".to_owned())),
                         Does::Serve | Does::Restart(_) | Does::Redirect(..) | Does::Mislead(_) | Does::Close(_) => {
@@ -158,7 +170,7 @@ pub(super) fn live(
                     Does::Serve | Does::Fail | Does::Refuse => (now, None),
                     Does::Restart(life) => (told(life), Some(Direction::Restart)),
                     Does::Redirect(to, life) => (told(life), Some(Direction::Elsewhere(to))),
-                    Does::Mislead(life) => (told(life), Some(Direction::Refused(super::super::Refused::Host))),
+                    Does::Mislead(life) => (told(life), Some(Direction::Refused(Refused::Host))),
                     Does::Close(life) => {
                         later(&mut due, told(life), Event::Closed(*id, Failure::Passing("lost".to_owned())));
                         (now, None)
@@ -172,6 +184,7 @@ pub(super) fn live(
             Event::Failed(id, _) => {
                 dialing.remove(id);
             }
+            Event::Goaway(id, _) if dialing.remove(id).is_some() => {}
             // One that the policy has closed says no more.
             Event::Goaway(id, _) if !open.contains(id) => continue,
             Event::Closed(id, _) => {
