@@ -1,7 +1,7 @@
 # Every command does the set-up that it needs. `make help` lists them.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help run build check fmt test setup bench bench-upgrade bench-fanout bench-restart interop soak
+.PHONY: help run build check fmt test setup bench bench-upgrade bench-fanout bench-media bench-restart interop soak mutants
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ interop: ## other projects' clients through an upgrade: moq-cli with a file made
 	cargo build --release --locked -p moq-supervise -p moq-relay
 	@contrib/dev/interop
 
-bench: bench-upgrade bench-fanout ## the benchmarks that are complete
+bench: bench-upgrade bench-media bench-fanout ## the benchmarks that are complete
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench
@@ -43,6 +43,11 @@ bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	cargo build --release --locked -p moq-supervise-protocol --example echo --all-features
 	cargo build --release --locked -p moq-supervise --example steering_cost
 	@contrib/dev/bench-upgrade
+
+bench-media: ## what viewers notice of ten upgrades, and of a restart of today's moq-relay
+	@contrib/dev/setup build bench
+	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
+	@contrib/dev/bench-media
 
 bench-fanout: ## one publisher, 50 subscribers: the cost of a frame, today's moq-relay beside it
 	@contrib/dev/setup build bench
@@ -54,9 +59,13 @@ bench-restart: ## restart and reload of the systemd unit: time, failed probes, m
 	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	@contrib/dev/bench-restart
 
-soak: ## what takes too long for `make test`: the whole lifecycle model
+soak: ## what takes too long for `make test`: the whole lifecycle model, 500 upgrades, ten minutes of upgrades and kills (needs root)
 	@contrib/dev/setup build test
 	@contrib/dev/soak
+
+mutants: ## mutates the lifecycle core; fails if a change goes unnoticed (an hour or two)
+	@contrib/dev/setup build mutants
+	@contrib/dev/mutants
 
 setup: ## install what any of these commands needs
 	@contrib/dev/setup build check test interop bench

@@ -122,7 +122,7 @@ class Server:
             self.accepting(False)
         elif kind == "drain":
             self.drain(message["timeout_ms"] / 1000)
-        elif kind not in ("alone", "reload", "gro", "counters", "unsupported"):
+        elif kind not in ("alone", "reload", "gro", "link", "counters", "unsupported"):
             self.channel.send("unsupported", message=kind)
         if "seq" in message:
             self.channel.send("ack", seq=message["seq"])

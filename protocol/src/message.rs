@@ -171,9 +171,18 @@ pub struct Stats {
     pub forced: u64,
     /// Packets whose connection ID belongs to another member or generation.
     pub foreign: u64,
-    /// Traffic counters by name, passed through to `status` as they are.
+    /// Traffic counters by name, each since the child's start, passed through to `status` and `counters` as they are. For
+    /// `counters`, those of generations that have gone are added up, number by number, also within objects.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub traffic: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Stats {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The first message of a child.
@@ -231,6 +240,9 @@ pub struct Adopt {
     pub drain: DrainSettings,
     /// True while older generations are alive.
     pub older_live: bool,
+    /// So many `link` messages follow the last `adopt`, one for each older generation that can be peered with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub links: u16,
     /// True: another `adopt` follows with the rest of the sockets.
     #[serde(default, skip_serializing_if = "is_false")]
     pub more: bool,
@@ -239,6 +251,11 @@ pub struct Adopt {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde's skip_serializing_if calls")]
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde's skip_serializing_if calls")]
+fn is_zero(value: &u16) -> bool {
+    *value == 0
 }
 
 /// Messages from the child to the supervisor.
@@ -353,10 +370,13 @@ pub enum ToChild {
         /// The other end.
         generation: Generation,
     },
-    /// Counters of the older live generations.
+    /// It speaks for the node from now on, until a `drain`: what the others said last.
     Counters {
-        /// By generation.
+        /// The other live generations.
         generations: Vec<GenerationStats>,
+        /// The generations that have gone, added up: their `sessions` and `setup` are 0.
+        #[serde(default, skip_serializing_if = "Stats::is_nothing")]
+        gone: Stats,
     },
     /// The supervisor does not know this message.
     Unsupported {

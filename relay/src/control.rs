@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::drain::{Registry, sleep_until};
 use crate::node::{Node, Tally};
+use crate::overlap::Links;
 use crate::role::Order;
 use crate::sockets::Own;
 use crate::supervise::Link;
@@ -63,6 +64,8 @@ pub(crate) struct Control {
     pub(crate) drain_spread: Option<Duration>,
     pub(crate) heirs: HeirSet,
     pub(crate) link: Link,
+    /// The other generations.
+    pub(crate) links: Links,
     pub(crate) stop: Stop,
     /// When a drain that finds nobody may end.
     pub(crate) last_call: Option<Instant>,
@@ -159,11 +162,9 @@ impl Control {
                 }
                 self.heirs.extend(dead);
             }
-            Command::Link { generation, .. } => {
-                tracing::debug!(%generation, "no peering between generations: its link is closed");
-            }
-            Command::Counters(_) => {
-                tracing::debug!("no node statistics: the counters of older generations are ignored");
+            Command::Link { generation, stream } => self.links.add(generation, stream),
+            Command::Counters { .. } => {
+                tracing::debug!("no node statistics: the counters of other generations are ignored");
             }
         }
     }
@@ -201,7 +202,8 @@ impl Control {
 
     fn snapshot(&self) {
         let counts = self.node.registry.counts();
-        tracing::info!(role = self.node.role.borrow().name(), ?counts, "snapshot");
+        let linked = self.links.peers();
+        tracing::info!(role = self.node.role.borrow().name(), ?counts, ?linked, "snapshot");
         for worker in self.workers.each() {
             tracing::info!(
                 member = worker.member.get(),
@@ -227,6 +229,7 @@ impl Control {
         let forced = self.node.registry.counts().forced;
         self.link.last_stats();
         tokio::join!(self.workers.stop(), self.cluster.stop());
+        self.links.close().await;
         drop(self.own);
         if !self.streams.is_empty() {
             // qmux writes a close in a task of its own, which nothing lets us wait for.

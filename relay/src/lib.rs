@@ -11,6 +11,7 @@ mod control;
 pub mod drain;
 mod log;
 mod node;
+mod overlap;
 pub mod quic;
 pub mod reconnect;
 pub mod role;

@@ -8,10 +8,11 @@ use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
 use crate::node::{Node, Tally};
+use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::Sockets;
+use crate::sockets::{ALONE, Sockets};
 use crate::stream::{self, Listener};
-use crate::supervise::{self, Gauges, Link, report};
+use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
 use crate::{cache, log, quic, tls};
@@ -19,7 +20,7 @@ use anyhow::Context;
 use futures_util::StreamExt;
 use moq_net::origin;
 use nix::libc::{SIGINT, SIGTERM};
-use protocol::child::{Receiver, Sender, Socket, Unadopted};
+use protocol::child::{Sender, Socket, Unadopted};
 use protocol::message::Generation;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
@@ -35,8 +36,10 @@ use tokio::sync::watch;
 /// 3. The sockets: adopted from the supervisor (`hello`, `adopt`), or bound here. A relay that can't have its addresses
 ///    ends before it has made anything else.
 /// 4. TLS, with the certificate that an earlier generation generated, if there is one.
-/// 5. The origin, the links to peers, then the workers, all at the same time: each accepts as soon as it runs.
-/// 6. `ready`, when every worker accepts. The stream listeners open with the active role; alone, that is now.
+/// 5. The origin and the links with older generations and with peers, then the workers, all at the same time: each accepts
+///    as soon as it runs.
+/// 6. `ready`, when every worker accepts and the links between generations are up. The stream listeners open with the active
+///    role; alone, that is now.
 /// 7. Orders and signals until the end.
 ///
 /// # Errors
@@ -73,7 +76,7 @@ async fn start(config: &Config, channel: Option<Unadopted>) -> anyhow::Result<Co
         return assemble(config, Sockets::bind(config)?, None).await;
     };
     let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
-    let control = assemble(config, sockets, Some((sender.clone(), receiver))).await;
+    let control = assemble(config, sockets, Some((sender.clone(), Inbox::new(receiver)))).await;
     if let Err(error) = &control {
         sender.failed(&format!("{error:#}"));
     }
@@ -96,9 +99,9 @@ fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
 async fn assemble(
     config: &Config,
     sockets: Sockets,
-    supervisor: Option<(Sender, Receiver)>,
+    mut supervisor: Option<(Sender, Inbox)>,
 ) -> anyhow::Result<Control> {
-    let Sockets { generation, endpoints, keys, listeners, kept, spread, own } = sockets;
+    let Sockets { generation, endpoints, keys, listeners, kept, spread, links: promised, own } = sockets;
     let (tls, keep) = match &config.listen.quic {
         Some(quic) => {
             let kept = kept.get(KEEP).map(|kept| kept.as_slice());
@@ -111,6 +114,13 @@ async fn assemble(
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
     let token = config.cluster.token.as_deref().map(cluster::token).transpose()?;
     let node = node(config, generation, token.clone(), role)?;
+    let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone());
+    if let Some((_, inbox)) = &mut supervisor {
+        // Early: by the time the workers accept, what the others publish is known here.
+        for (peer, stream) in inbox.links(promised).await {
+            links.add(peer, stream);
+        }
+    }
     let cluster = Cluster::start(config, token.as_ref(), &node)?;
     let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
@@ -146,6 +156,7 @@ async fn assemble(
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
+            links.established().await;
             sender.ready();
             tokio::spawn(report(sender.clone(), gauges.clone()));
             Link::Up { sender, receiver, gauges }
@@ -163,6 +174,7 @@ async fn assemble(
         drain_spread: spread.or(config.drain_spread),
         heirs,
         link,
+        links,
         stop: Stop::default(),
         last_call: None,
     })

@@ -37,6 +37,8 @@ pub(crate) struct Sockets {
     pub(crate) kept: BTreeMap<String, Zeroizing<Vec<u8>>>,
     /// How long a supervisor wants GOAWAYs to be spread over.
     pub(crate) spread: Option<Duration>,
+    /// So many links with older generations are on their way.
+    pub(crate) links: u16,
     /// Who owns the sockets, when it is this process.
     pub(crate) own: Option<Own>,
 }
@@ -78,6 +80,7 @@ impl Sockets {
             listeners,
             kept: BTreeMap::new(),
             spread: None,
+            links: 0,
             own: Some(own),
         })
     }
@@ -103,6 +106,7 @@ impl Sockets {
             listeners: adoption.listeners,
             kept: adoption.kept,
             spread: adoption.drain.spread,
+            links: adoption.links,
             own: None,
         };
         let (sender, receiver) = supervisor.split();
@@ -127,7 +131,7 @@ fn taken(Handed { socket, fds }: Handed<'_>) -> anyhow::Result<Listener> {
 }
 
 /// The generation number of a relay that runs alone: there is no other to tell it from.
-const ALONE: Generation = Generation(1);
+pub(crate) const ALONE: Generation = Generation(1);
 
 /// What to ask the supervisor for. Names are looked up here, once: its addresses are numeric.
 fn wanted(listen: &Listen, workers: u16) -> anyhow::Result<Vec<Wanted>> {

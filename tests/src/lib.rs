@@ -13,6 +13,7 @@ pub mod relay;
 pub mod replaceable;
 pub mod report;
 pub mod scenario;
+pub mod storm;
 pub mod supervisor;
 pub mod systemd;
 pub mod tls;

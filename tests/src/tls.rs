@@ -29,7 +29,21 @@ impl Seen {
 /// # Errors
 /// The crypto library does not do TLS 1.3.
 pub fn client(alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn::ClientConfig> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    with_provider(rustls::crypto::aws_lc_rs::default_provider(), alpns, seen)
+}
+
+/// The same with a post-quantum key share, whose ClientHello does not fit into one datagram.
+///
+/// # Errors
+/// As [`client`].
+pub fn post_quantum_client(alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn::ClientConfig> {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768];
+    with_provider(provider, alpns, seen)
+}
+
+fn with_provider(provider: CryptoProvider, alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn::ClientConfig> {
+    let provider = Arc::new(provider);
     let verifier = AcceptAny { provider: provider.clone(), seen: seen.clone() };
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use nix::fcntl::OFlag;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 use tests::scenario::{self, UnderLoad};
 use tests::supervisor::{Setup, Supervisor};
@@ -48,6 +48,34 @@ async fn children_that_are_silent_deaf_or_talk_without_a_pause() -> anyhow::Resu
     under.program.becomes_echo()?;
     under.supervisor.upgrade().await?;
     under.unharmed().await?;
+    Ok(())
+}
+
+/// Guards against a hand-over that does not fit: 4 000 sockets in 16 messages, of which a child reads none. It is given
+/// up at its deadline, and nothing of it is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_of_four_thousand_sockets_that_nobody_reads() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--ready-timeout", "3s", "--probation", "0s"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let exec = program.path().to_owned();
+    let supervisor = setup.exec(exec).serve().await?;
+    let before = procfs::descriptors(supervisor.process.pid())?;
+    program.plays(&format!("{}hello\nhang", "quic 127.0.0.1:0 250\n".repeat(16)))?;
+    let upgrade = supervisor.command("upgrade", &[]);
+    let meanwhile = async {
+        let full = || Ok(procfs::descriptors(supervisor.process.pid())?.len() > before.len() + 4_000);
+        wait::until(PATIENCE, "4 000 sockets", full).await?;
+        answers(&supervisor).await
+    };
+    let (upgrade, meanwhile) = tokio::join!(upgrade, meanwhile);
+    meanwhile?;
+    assert_eq!(upgrade?.status.code(), Some(i32::from(protocol::exit::UPGRADE_FAILED)));
+    supervisor.wait_for("its end", |status| status.generations.len() == 1).await?;
+    let none_left = || Ok(procfs::descriptors(supervisor.process.pid())?.len() <= before.len() + 1);
+    wait::until(PATIENCE, "nothing of it left", none_left).await?;
+    program.becomes_echo()?;
+    supervisor.upgrade().await?;
     Ok(())
 }
 
@@ -105,6 +133,39 @@ fn fill(pipe: &std::path::Path) -> anyhow::Result<()> {
     let mut pipe = std::fs::File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(pipe)?;
     while pipe.write(b".\n").is_ok() {}
     Ok(())
+}
+
+/// Guards against a service manager that does not read its notification socket: it hears everything once it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_manager_that_does_not_read() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
+    let path = setup.folder().join("notify");
+    let manager = UnixDatagram::bind(&path)?;
+    let filler = UnixDatagram::unbound()?;
+    filler.set_nonblocking(true)?;
+    while filler.send_to(b"STATUS=full", &path).is_ok() {}
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let exec = program.path().to_owned();
+    let supervisor = setup.env("NOTIFY_SOCKET", &path).exec(exec).serve().await?;
+    for _ in 0..5 {
+        supervisor.upgrade().await?;
+        supervisor.wait_for("one generation", |status| status.generations.len() == 1).await?;
+    }
+    answers(&supervisor).await?;
+    manager.set_nonblocking(true)?;
+    let (mut ready, mut text) = (false, vec![0; 4_096]);
+    wait::until(PATIENCE, "READY=1, and then the last state", || {
+        while let Ok(length) = manager.recv(&mut text) {
+            let said = String::from_utf8_lossy(&text[..length]);
+            ready |= said.lines().any(|line| line == "READY=1");
+            if ready && said.contains("generation 6 active") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+    .await
 }
 
 /// Guards against a check or probe that hangs: the loop goes on beside it, and it is gone with the supervisor.

@@ -133,6 +133,49 @@ async fn a_child_that_does_not_acknowledge_drain_gets_sigterm() -> anyhow::Resul
     Ok(())
 }
 
+/// Guards against helpers that outlive their generation because they have left its process group, one way or the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escaped_grandchildren_end_with_their_generation() -> anyhow::Result<()> {
+    let script = format!("{ADOPT}child\nescape\ndaemon\nready\nserve");
+    let (supervisor, program) = serving(&script, &["--probation", "0s"]).await?;
+    let old = started(&supervisor, 3).await?;
+    program.plays(&script)?;
+    supervisor.upgrade().await?;
+    supervisor.wait_for("one generation", |status| status.generations.len() == 1).await?;
+    ended(&old).await?;
+    // Those of the generation that lives are left alone.
+    assert_eq!(started(&supervisor, 3).await?.len(), 3);
+    Ok(())
+}
+
+/// The same of an upgrade that fails: the old generation's are left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escaped_grandchildren_of_a_failed_upgrade_end_with_it() -> anyhow::Result<()> {
+    let (supervisor, program) = serving(&format!("{ADOPT}escape\ndaemon\nready\nserve"), &[]).await?;
+    let old = started(&supervisor, 2).await?;
+    program.plays(&format!("{ADOPT}escape\nfailed no\nhang"))?;
+    scenario::upgrade_ends(&supervisor, exit::UPGRADE_FAILED, &["no"]).await?;
+    let left = wait::eventually(PATIENCE, "those of the old one alone", async || {
+        let found = grandchildren(&supervisor);
+        Ok((found.len() == 2).then_some(found))
+    })
+    .await?;
+    assert_eq!(old, left);
+    Ok(())
+}
+
+/// The same of a crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escaped_grandchildren_of_a_crashed_generation_end_with_it() -> anyhow::Result<()> {
+    let (supervisor, program) = serving(&format!("{ADOPT}escape\ndaemon\nready\nserve"), &[]).await?;
+    let old = started(&supervisor, 2).await?;
+    program.becomes_echo()?;
+    let pid = supervisor.status().await?.generation(1).and_then(|first| first.pid).context("its pid")?;
+    tests::process::signal_process(pid, Signal::SIGKILL)?;
+    supervisor.wait_for("its successor", |status| status.state(2) == "active").await?;
+    ended(&old).await
+}
+
 /// And at the latest, with the supervisor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outlives_the_supervisor() -> anyhow::Result<()> {

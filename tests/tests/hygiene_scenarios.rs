@@ -4,6 +4,7 @@ use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
 use protocol::exit;
 use std::fs;
+use std::time::{Duration, Instant};
 use tests::client::echo::Session;
 use tests::scenario::Terminal;
 use tests::supervisor::Setup;
@@ -107,6 +108,44 @@ async fn pid_1_reaps_two_hundred_orphans_that_end_at_once() -> anyhow::Result<()
     let unshare = "unshare --user --map-root-user --fork --pid --mount-proc --kill-child";
     let line = format!("{unshare} true 2>/dev/null && exec {unshare} \"$@\"; exec \"$@\"");
     reaps_everybody(&line).await
+}
+
+/// Guards against signals by number: the number of a generation that has ended is another process's soon, here with
+/// certainty. All that the supervisor still does about the old one (its deadline, its grace, the end of its group) is
+/// over when the new owner of the number is looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_gets_the_number_of_a_generation_that_ended_is_left_alone() -> anyhow::Result<()> {
+    let line = "exec unshare --user --map-root-user --fork --pid --mount-proc --kill-child \"$@\"";
+    let flags = ["--probation", "0s", "--drain-timeout", "1s"];
+    let setup = Setup::by_shell(line, "program")?.flags(flags);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let exec = program.path().to_owned();
+    let supervisor = setup.exec(exec).serve().await?;
+    let below = supervisor_below(supervisor.process.pid())?;
+    let first = procfs::descendants(below).pop().context("the first generation runs")?;
+    // proc_pid_status(5): the last number is the one in the innermost namespace.
+    let number: u32 = procfs::status_field(first, "NSpid")?.split_whitespace().last().context("NSpid")?.parse()?;
+
+    let asked = Instant::now();
+    supervisor.upgrade().await?;
+    supervisor.wait_for("the end of the first", |status| status.generations.len() == 1).await?;
+    // pid_namespaces(7): the next process gets the number after this one.
+    let again = format!("echo {} >/proc/sys/kernel/ns_last_pid; sleep 600 &", number - 1);
+    let text =
+        format!("#!/bin/sh\n{again}\n[ $! = {number} ] || exit 9\nexec '{}' '[::]:0'", program::echo()?.display());
+    program.contains(&text, 0o755)?;
+    assert_eq!(supervisor.upgrade().await?, 3);
+    supervisor.wait_for("the end of the second", |status| status.generations.len() == 1).await?;
+    // The drain timeout and the grace of both that have ended.
+    wait::until(PATIENCE, "all deadlines", || Ok(asked.elapsed() > Duration::from_secs(4))).await?;
+    supervisor.wait_for("an answer after all deadlines", |status| status.state(3) == "active").await?;
+    let owner = |pid: &u32| {
+        procfs::status_field(*pid, "NSpid").is_ok_and(|all| all.split_whitespace().last() == Some(&number.to_string()))
+    };
+    let found = procfs::descendants(below).into_iter().find(owner).context("the new owner of the number")?;
+    assert_eq!(procfs::status_field(found, "Name")?, "sleep");
+    Ok(())
 }
 
 /// How many upgrades [`descriptors_and_memory_are_flat_over_many_upgrades_and_reloads`] does; the soak does more.

@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream as StdTcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::{Duration, Instant};
 use tests::client::echo::Session;
 use tests::client::handshake;
 use tests::scenario::{self, HeldPath};
-use tests::supervisor::{Setup, Supervisor};
-use tests::tls::{self, Seen};
+use tests::supervisor::{Setup, Status, Supervisor};
+use tests::tls::{self, IDLE_TIMEOUT, Seen};
 use tests::wait::{self, PATIENCE};
 use tests::{Replaceable, process, procfs, program};
+use tokio::task::JoinSet;
 
 /// A supervised echo server on any port, IPv4 and IPv6, whose old generations stay as long as they have sessions.
 async fn echo(probation: &str) -> anyhow::Result<Supervisor> {
@@ -23,6 +25,92 @@ async fn echo(probation: &str) -> anyhow::Result<Supervisor> {
 /// The same server over IPv4.
 async fn four(supervisor: &Supervisor) -> anyhow::Result<SocketAddr> {
     Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, supervisor.address().await?.port())))
+}
+
+/// Many handshakes, 32 at a time, each from a port of its own. All must succeed, none may wait for a timeout that says
+/// that its packets were lost.
+async fn handshakes(server: SocketAddr, count: usize) -> anyhow::Result<()> {
+    let config = tls::client(&[], &Seen::default())?;
+    let mut open = JoinSet::new();
+    let mut slowest = Duration::ZERO;
+    for begun in 0..count {
+        if begun >= 32 {
+            slowest = slowest.max(open.join_next().await.context("one is open")???);
+        }
+        let config = config.clone();
+        open.spawn(async move { handshake::once(server, &config).await });
+    }
+    while let Some(took) = open.join_next().await {
+        slowest = slowest.max(took??);
+    }
+    ensure!(slowest < IDLE_TIMEOUT / 2, "one took {slowest:?}");
+    Ok(())
+}
+
+/// Guards against sockets of draining workers that still get Initials, so that new clients hang: not one of 2 000, nor
+/// after twenty upgrades, in which every member has been used again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draining_generation_gets_none_of_two_thousand_handshakes() -> anyhow::Result<()> {
+    const CLIENTS: usize = 2_000;
+    let supervisor = echo("0s").await?;
+    let server = supervisor.address().await?;
+    let mut held = Vec::new();
+    for upgrades in [1_u32, 20] {
+        held.push(Session::connect(server).await?);
+        for _ in 0..upgrades {
+            supervisor.upgrade().await?;
+            // The one before it stays for its last call.
+            supervisor.wait_for("room", |status| status.generations.len() <= held.len() + 1).await?;
+        }
+        // Each of the old ones has said that it has its session, and so the handshake of it.
+        let told = |status: &Status| {
+            let (_active, old) = status.generations.split_last()?;
+            old.iter().all(|old| status.sessions(old.generation) == 1).then_some(old.len())
+        };
+        let status = supervisor.wait_for("no others", |status| told(status) == Some(held.len())).await?;
+        let old: Vec<u32> = status.generations[..held.len()].iter().map(|old| old.generation).collect();
+        let active = status.active().context("one is active")?.generation;
+        let mut before = Vec::new();
+        for old in &old {
+            before.push(scenario::counter(&supervisor, *old, "handshakes").await?);
+        }
+        handshakes(server, CLIENTS).await?;
+        supervisor.wait_for("an idle active generation", |status| status.sessions(active) == 0).await?;
+        wait::eventually(PATIENCE, "all handshakes in the active one", async || {
+            let count = scenario::counter(&supervisor, active, "handshakes").await?;
+            Ok((count == CLIENTS as u64).then_some(()))
+        })
+        .await?;
+        for (old, before) in old.iter().zip(before) {
+            assert_eq!(scenario::counter(&supervisor, *old, "handshakes").await?, before, "generation {old}");
+        }
+    }
+    for session in &held {
+        session.echo(b"still there").await?;
+    }
+    Ok(())
+}
+
+/// Guards against schemes that assume one datagram from the client before the first of the server: one with a
+/// post-quantum key share comes in two, between which the switch happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_hello_in_two_datagrams_with_the_switch_between_them() -> anyhow::Result<()> {
+    let supervisor = echo("0s").await?;
+    let server = four(&supervisor).await?;
+    let _held = Session::connect(server).await?;
+    let config = tls::post_quantum_client(&[], &Seen::default())?;
+    for first in 1..=2 {
+        let path = HeldPath::to(server, first).await?;
+        let (entrance, config) = (path.entrance, config.clone());
+        let begin = Instant::now();
+        let client = tokio::spawn(async move { handshake::once(entrance, &config).await });
+        wait::until(PATIENCE, "both datagrams", || Ok(path.seen().to_server.len() >= 2)).await?;
+        supervisor.upgrade().await?;
+        path.release();
+        client.await?.with_context(|| format!("the switch after {first}"))?;
+        assert!(begin.elapsed() < IDLE_TIMEOUT, "{:?}", begin.elapsed());
+    }
+    Ok(())
 }
 
 /// Guards against a late packet of a connection that is over, which another process would answer by a reset or take for
@@ -71,15 +159,17 @@ async fn no_connection_id_comes_twice_in_sixty_generations() -> anyhow::Result<(
     let config = tls::client(&[], &Seen::default())?;
     let mut seen = BTreeSet::new();
     for _ in 0..60 {
-        for _ in 0..2 {
-            let path = HeldPath::to(server, usize::MAX).await?;
-            handshake::once(path.entrance, &config).await?;
+        let paths = [HeldPath::to(server, usize::MAX).await?, HeldPath::to(server, usize::MAX).await?];
+        tokio::try_join!(handshake::once(paths[0].entrance, &config), handshake::once(paths[1].entrance, &config))?;
+        for path in &paths {
             let ids: BTreeSet<_> = path.seen().to_client.iter().filter_map(|bytes| source_id(bytes)).collect();
             ensure!(!ids.is_empty() && ids.iter().all(|id| id.len() == protocol::cid::CID_LEN), "{ids:?}");
             for id in ids {
                 assert!(seen.insert(id.clone()), "{id:?} came twice");
             }
         }
+        // Sessions that have just been closed may make it wait for room.
+        supervisor.wait_for("room", |status| status.generations.len() < 4).await?;
         supervisor.upgrade().await?;
     }
     Ok(())

@@ -28,6 +28,8 @@ pub struct Adoption {
     pub drain: DrainSettings,
     /// Whether older generations were alive.
     pub older_live: bool,
+    /// So many [`super::Command::Link`] come before any other command that concerns roles.
+    pub links: u16,
     /// The keys of connection IDs, resets, tokens and tickets.
     pub keys: Arc<ChildKeys>,
     /// The secrets that earlier generations had kept, by name.
@@ -143,6 +145,7 @@ fn begin(adopt: &Adopt, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Adopt
         gro: adopt.gro,
         drain: adopt.drain.into(),
         older_live: adopt.older_live,
+        links: adopt.links,
         keys: Arc::new(keys),
         kept,
     })

@@ -3,7 +3,7 @@
 use super::link::Link;
 use crate::channel::{MemfdError, Received, RecvError, read_memfd};
 use crate::keys::ResetKey;
-use crate::message::{Generation, GenerationStats, ToChild};
+use crate::message::{Generation, GenerationStats, Stats, ToChild};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -64,8 +64,13 @@ pub enum Command {
         /// The connection.
         stream: UnixStream,
     },
-    /// Counters of the older live generations.
-    Counters(Vec<GenerationStats>),
+    /// It speaks for the node from now on, until [`Command::Drain`]: what the others said last.
+    Counters {
+        /// The other live generations.
+        generations: Vec<GenerationStats>,
+        /// The generations that have gone, added up.
+        gone: Stats,
+    },
 }
 
 /// Listens to the supervisor, and sends what a [`super::Sender`] could not send at once.
@@ -139,7 +144,7 @@ fn command(message: ToChild, fds: Vec<OwnedFd>) -> Result<Option<Command>, Unusa
             let stream = stream(fds).ok_or(Unusable("link"))?;
             Command::Link { generation, stream }
         }
-        ToChild::Counters { generations } => Command::Counters(generations),
+        ToChild::Counters { generations, gone } => Command::Counters { generations, gone },
     }))
 }
 

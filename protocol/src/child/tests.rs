@@ -80,6 +80,7 @@ fn adopt(sockets: Vec<Adopted>) -> Adopt {
         gro: false,
         drain: WireDrain { timeout_ms: 1_500, spread_ms: None },
         older_live: true,
+        links: 0,
         more: false,
     }
 }

@@ -189,7 +189,11 @@ impl Warden {
             }
             Command::Heir(generations) => self.endpoints.heirs().extend(generations),
             // The supervisor sets UDP_GRO itself, and this server has nothing to reload, to peer with or to add up.
-            Command::Gro { .. } | Command::Alone | Command::Reload | Command::Link { .. } | Command::Counters(_) => {}
+            Command::Gro { .. }
+            | Command::Alone
+            | Command::Reload
+            | Command::Link { .. }
+            | Command::Counters { .. } => {}
         }
     }
 

@@ -125,6 +125,7 @@ impl Supervised {
                 spread_ms: None,
             },
             older_live: false,
+            links: 0,
             more,
         };
         let send = |adopt, fds: &[OwnedFd]| {

@@ -3,12 +3,14 @@
 use super::{Control, Event, Next, Stop};
 use crate::cluster::Cluster;
 use crate::node::Node;
+use crate::overlap::Links;
 use crate::role::Role;
 use crate::supervise::Link;
 use crate::worker::{Death, Ended, Workers};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use protocol::child::Command;
 use protocol::cid::{HeirSet, MemberId};
+use protocol::message::{Generation, Stats};
 use signal_hook_tokio::Signals;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -18,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 fn control(workers: Workers) -> Control {
+    let node = Node::idle();
     Control {
-        node: Node::idle(),
+        links: Links::new(Generation(1), node.origin.clone()),
+        node,
         workers,
         streams: Vec::new(),
         cluster: Cluster::none(),
@@ -98,7 +102,7 @@ async fn orders_of_the_supervisor_change_the_role() {
         (Command::Alone, "canary"),
         (Command::Reload, "canary"),
         (Command::Gro { on: true }, "canary"),
-        (Command::Counters(Vec::new()), "canary"),
+        (Command::Counters { generations: Vec::new(), gone: Stats::default() }, "canary"),
         (drain, "draining"),
         (Command::Activate { seq: 5 }, "draining"),
         (Command::Undrain { seq: 6 }, "active"),

@@ -1,10 +1,12 @@
 //! The relay's end of the child protocol.
 
+mod inbox;
 mod report;
 
+pub(crate) use inbox::Inbox;
 pub(crate) use report::{Gauges, report};
 
-use protocol::child::{Command, Receiver, Sender};
+use protocol::child::{Command, Sender};
 
 /// The connection to a supervisor, if there is one.
 pub(crate) enum Link {
@@ -15,7 +17,7 @@ pub(crate) enum Link {
         /// To it.
         sender: Sender,
         /// From it.
-        receiver: Receiver,
+        receiver: Inbox,
         /// What it is told.
         gauges: Gauges,
     },

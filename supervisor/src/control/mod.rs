@@ -44,7 +44,7 @@ pub enum Reply {
     },
     /// Nothing was changed.
     Denied {
-        /// One of `stopping`, `leaving`, `too_many`, `no_probation`, `not_stored`, `out_of_generations`.
+        /// One of `stopping`, `leaving`, `too_many`, `no_probation`, `not_stored`, `out_of_generations`, `supervisor`.
         reason: String,
         /// One line for people, with the remedy.
         message: String,

@@ -59,6 +59,7 @@ impl Core {
     fn mentioned(&self) -> BTreeSet<Generation> {
         let mut all: BTreeSet<_> = self.children.keys().copied().collect();
         all.extend(self.children.values().filter_map(|child| child.takes_over));
+        all.extend(self.speaker);
         if let Some(steering) = &self.steering {
             all.extend(&steering.live);
             all.insert(steering.active);
@@ -113,6 +114,7 @@ impl Core {
                 (generation, child)
             })
             .collect();
+        self.speaker.iter_mut().for_each(rename);
         if let Some(steering) = &mut self.steering {
             steering.live.iter_mut().for_each(rename);
             rename(&mut steering.active);
@@ -182,6 +184,7 @@ impl Core {
     /// Drops what no decision depends on.
     fn forget(&mut self) {
         self.last_failure = None;
+        self.gone = Stats::default();
         self.left = None;
         match &mut self.phase {
             Phase::Down { respawn, .. } => respawn.failed = respawn.failed.min(LAST_RESORT),

@@ -86,6 +86,7 @@ impl Core {
                     child.stats = stats;
                     child.stats_due = Some(now.after(STATS_TIMEOUT));
                 }
+                self.counters_changed(generation, out);
             }
             FromChild::Unsupported { message } => {
                 out.push(warn(format!("generation {generation} does not know the message {message:?}")));
@@ -120,6 +121,8 @@ impl Core {
         };
         self.prepare_gro(out);
         let older_live = self.children.len() > 1;
+        let peers = self.children.iter().filter(|(other, child)| **other != generation && child.can_be_peered());
+        let links = peers.map(|(other, _)| *other).collect();
         if let Some(child) = self.children.get_mut(&generation) {
             child.about = Some(About {
                 program: hello.program,
@@ -137,6 +140,7 @@ impl Core {
             protocol,
             gro: self.gro,
             older_live,
+            links,
             takes_over,
             flush,
         });

@@ -220,6 +220,9 @@ pub enum Action {
         gro: bool,
         /// `adopt.older_live`.
         older_live: bool,
+        /// Peer it with these older generations: right after its sockets, it and each of them get one end of a connected
+        /// pair. One that can't be told any more has no link.
+        links: Vec<Generation>,
         /// Serve on the members of this dead generation, whose packets wait in its sockets. They stay that generation's
         /// until its own `Retire`: several successors in a row may be offered them.
         takes_over: Option<Generation>,

@@ -42,6 +42,7 @@ impl Core {
             self.respawn(now, out);
             self.begin_probes(out);
             self.settle_gro(out);
+            self.settle_speaker(out);
             self.finish(out);
             if self.next_deadline().is_none_or(|deadline| deadline > now) {
                 return;

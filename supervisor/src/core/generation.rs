@@ -79,6 +79,15 @@ impl Child {
         }
     }
 
+    /// Whether it serves, and can be told to peer with another one.
+    pub(super) fn can_be_peered(&self) -> bool {
+        let reachable = match self.channel {
+            Channel::Open | Channel::Garbled => true,
+            Channel::Lost { .. } => false,
+        };
+        reachable && self.serves() && !self.is_ending()
+    }
+
     /// Whether it is being ended.
     pub(super) fn is_ending(&self) -> bool {
         match self.state {

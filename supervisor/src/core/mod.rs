@@ -20,6 +20,7 @@ mod handoff;
 mod orders;
 mod resume;
 pub mod snapshot;
+mod speaker;
 mod stop;
 mod time;
 mod upgrade;
@@ -33,7 +34,7 @@ pub use time::Time;
 
 use backoff::Backoff;
 use generation::Child;
-use protocol::message::Generation;
+use protocol::message::{Generation, Stats};
 use serde::{Deserialize, Serialize};
 use snapshot::FailureView;
 use std::collections::BTreeMap;
@@ -61,6 +62,10 @@ pub struct Core {
     /// `Note::Serving` has been given.
     announced: bool,
     last_failure: Option<FailureView>,
+    /// Which one speaks for the node: it was told the counters of the others, and is told when they change.
+    speaker: Option<Generation>,
+    /// The counters of those that have gone, added up.
+    gone: Stats,
     /// It has ended for another supervisor to go on with this.
     left: Option<Left>,
 }
@@ -82,6 +87,8 @@ impl Core {
             steer_again: None,
             announced: false,
             last_failure: None,
+            speaker: None,
+            gone: Stats::default(),
             left: None,
         }
     }

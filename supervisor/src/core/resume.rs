@@ -133,8 +133,8 @@ impl Core {
     /// How long a generation may take to drain by itself, at most: when nobody tells it how long.
     #[must_use]
     pub fn longest_own_drain(&self) -> Duration {
-        let own = self.children.values().filter_map(|child| child.about.as_ref()?.drain_timeout);
-        own.max().unwrap_or(STOP_TIMEOUT).max(STOP_TIMEOUT)
+        let own = |child: &Child| child.about.as_ref().and_then(|about| about.drain_timeout).unwrap_or(STOP_TIMEOUT);
+        self.children.values().map(own).max().unwrap_or(STOP_TIMEOUT)
     }
 
     /// Whether everything drains: nothing new is begun.
@@ -160,6 +160,8 @@ impl Core {
         self.announced = false;
         self.steering = None;
         self.steer_again = None;
+        // It may not have heard, or may have ended before it did.
+        self.speaker = None;
         if let Some(left) = self.left.take() {
             self.phase = Phase::Leaving { left };
         }

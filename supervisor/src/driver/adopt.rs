@@ -79,6 +79,7 @@ mod tests {
             gro: false,
             drain: DrainSettings { timeout_ms: 600_000, spread_ms: None },
             older_live: true,
+            links: 15,
             more: false,
         }
     }

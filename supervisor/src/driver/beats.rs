@@ -43,11 +43,12 @@ impl Beats {
             notify.say("WATCHDOG=1");
             self.watchdog_at = now.after(interval);
         }
-        if self.extend_at <= now {
+        if !self.goes_on(snapshot) {
+            // The first one of what begins next comes at once: a unit's limit may be shorter than the interval.
+            self.extend_at = now;
+        } else if self.extend_at <= now {
+            notify.say(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
             self.extend_at = now.after(EXTEND_INTERVAL);
-            if self.goes_on(snapshot) {
-                notify.say(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
-            }
         }
     }
 

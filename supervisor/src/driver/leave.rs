@@ -1,15 +1,14 @@
 //! Leaving for another supervisor to go on, which needs the fd store to have everything; and what there is to know of the
 //! store.
 
+use super::store::{self, Checked};
 use super::{Driver, FAREWELL, News};
 use crate::core::{Event, Time};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
-use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
 
-/// A service manager that has not confirmed by then hangs, or knows no barriers (systemd before 246).
-const CONFIRM_LIMIT: Duration = Duration::from_secs(5);
+/// One that can't leave by then stays.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether somebody wants us to leave.
 #[derive(Debug, Default)]
@@ -17,8 +16,8 @@ pub(super) enum Leave {
     /// Nobody.
     #[default]
     Unasked,
-    /// Once the store has confirmed everything; a barrier is under way or to be set.
-    Wanted { until: Time, barrier: bool },
+    /// Once the store has everything.
+    Wanted { until: Time },
 }
 
 impl Driver {
@@ -26,70 +25,60 @@ impl Driver {
     pub(super) fn leave_wanted(&mut self) {
         match self.leave {
             Leave::Wanted { .. } => {}
-            Leave::Unasked => self.leave = Leave::Wanted { until: self.now().after(CONFIRM_LIMIT), barrier: false },
+            Leave::Unasked => self.leave = Leave::Wanted { until: self.now().after(LIMIT) },
         }
     }
 
     /// Goes on with leaving. To be called when the core has been told everything.
     pub(super) fn attend_to_leave(&mut self) {
-        let Leave::Wanted { until, barrier } = self.leave else { return };
+        let Leave::Wanted { until } = self.leave else { return };
         self.persist();
-        let impossible = !self.notify.wanted()
-            || self.book.trouble().is_some()
-            || self.store.trouble().is_some()
-            || self.now() >= until;
-        let stored = match (impossible, self.store.is_confirmed()) {
-            (true, _) => false,
-            (false, true) => true,
-            (false, false) if barrier => return,
-            (false, false) => {
-                match self.notify.barrier() {
-                    Ok(barrier) => {
-                        self.leave = Leave::Wanted { until, barrier: true };
-                        self.await_barrier(barrier);
-                        return;
-                    }
-                    Err(error) => tracing::warn!("the fd store can't be asked: {error}"),
-                }
-                false
-            }
-        };
+        let impossible = !self.notify.wanted() || self.book.trouble().is_some() || self.now() >= until;
+        let checked = !self.checking && !self.store.is_due();
+        if !impossible && !checked {
+            return self.check_store();
+        }
         self.leave = Leave::Unasked;
+        let stored = !impossible && self.store.is_complete();
         self.events.push_back(Event::Leave { stored });
     }
 
-    fn await_barrier(&self, barrier: OwnedFd) {
-        let (told, news) = (self.store.told(), self.news.0.clone());
-        tokio::spawn(async move {
-            let through = timeout(CONFIRM_LIMIT, passed(barrier)).await.is_ok();
-            // The loop has ended: nobody asks any more.
-            let _ = news.send(News::Stored(through.then_some(told))).await;
-        });
-    }
-
-    /// A barrier is through, or will never be.
-    pub(super) fn stored(&mut self, confirmed: Option<u64>) {
-        match confirmed {
-            Some(changes) => self.store.confirm(changes),
-            None => tracing::warn!("the service manager does not confirm what it was told to store"),
+    /// Asks whether the store has everything, unless it is being asked.
+    fn check_store(&mut self) {
+        if self.checking {
+            return;
         }
-        if let Leave::Wanted { until, .. } = self.leave {
-            let until = if confirmed.is_some() { until } else { self.now() };
-            self.leave = Leave::Wanted { until, barrier: false };
+        match self.store.check(&mut self.notify) {
+            Ok(check) => {
+                self.checking = true;
+                let news = self.news.0.clone();
+                tokio::spawn(async move {
+                    // The loop has ended: nobody asks any more.
+                    let _ = news.send(News::Stored(check.answer().await)).await;
+                });
+            }
+            Err(error) => tracing::warn!("the fd store can't be asked: {error}"),
         }
     }
 
-    /// What the store can hold is known now, or will never be.
-    pub(super) fn capacity_answered(&mut self, answer: Result<usize, String>) {
-        match answer {
-            Ok(capacity) => self.store.holds(capacity),
-            Err(why) => tracing::info!("how many descriptors the service manager keeps is not known: {why}"),
+    /// The answer of the store.
+    pub(super) fn stored(&mut self, checked: Option<Checked>) {
+        self.checking = false;
+        if checked.is_none() {
+            tracing::warn!("the service manager does not confirm what it was told to store");
         }
+        self.store.checked(&mut self.notify, checked);
     }
 
-    /// Says once when the store turns out to be too small.
+    /// Finds out whether what is new was stored, and says once when the store turns out to be too small.
     pub(super) fn look_at_store(&mut self) {
-        let trouble = self.store.trouble().filter(|_| self.notify.wanted());
+        if !self.notify.wanted() {
+            return;
+        }
+        if self.store.is_due() {
+            self.check_store();
+        }
+        let trouble = self.store.trouble();
         if let Some(trouble) = trouble.as_ref().filter(|_| self.store_trouble.is_none()) {
             tracing::warn!("{trouble}");
         }
@@ -104,17 +93,10 @@ impl Driver {
             while let Some(wait) = self.notify.flush() {
                 sleep(wait).await;
             }
-            passed(barrier).await;
+            store::passed(barrier).await;
         };
         if timeout(FAREWELL, told).await.is_err() {
             tracing::warn!("the service manager has not handled everything that it was told");
         }
     }
-}
-
-/// Until the other end is closed, by who was told so behind everything else.
-async fn passed(barrier: OwnedFd) {
-    let Ok(barrier) = Receiver::from_owned_fd(barrier) else { return };
-    // Nothing is ever written: what can be read is the end.
-    let _ = barrier.readable().await;
 }

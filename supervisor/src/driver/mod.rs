@@ -4,7 +4,6 @@
 
 mod adopt;
 mod beats;
-mod capacity;
 mod capture;
 mod children;
 mod commands;
@@ -12,9 +11,11 @@ mod environment;
 mod guard;
 mod kept;
 mod leave;
+mod lineage;
 mod link;
 mod log;
 mod notify;
+mod overlap;
 mod perform;
 mod persist;
 mod process;
@@ -53,7 +54,7 @@ use replace::Held;
 use signals::{Signal, Signals};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use store::Store;
+use store::{Checked, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, timeout};
 
@@ -65,7 +66,7 @@ const WAITING: usize = 16;
 /// there after this. The core would otherwise blame the channel for what the exit status explains.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 /// The guard lets generations end by themselves for so long beyond their own drain timeout.
-const GUARD_MARGIN: Duration = Duration::from_secs(5);
+const GUARD_MARGIN: Duration = Duration::from_secs(2);
 /// At the end: for orphans to die, and for clients to take their last answer.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -117,6 +118,8 @@ struct Driver {
     lasting: Vec<String>,
     /// Why our new program was not executed.
     own_trouble: Option<String>,
+    /// The fd store is being asked whether it has everything.
+    checking: bool,
     /// Why the fd store is of no use.
     store_trouble: Option<String>,
     /// When the steering program is due to be attached afresh.
@@ -145,10 +148,8 @@ enum Happened {
 enum News {
     /// Our new program can take over, or why not.
     Successor(Result<(), String>),
-    /// How much the fd store holds, or why that is not known.
-    Capacity(Result<usize, String>),
-    /// So many changes of the fd store are confirmed; or no confirmation came.
-    Stored(Option<u64>),
+    /// Whether the fd store has everything; `None`: the service manager does not say.
+    Stored(Option<Checked>),
     /// The end of a process that is not our child.
     Ended(Generation, ExitStatus),
 }
@@ -173,8 +174,7 @@ impl Driver {
                 Happened::Heard(generation, heard) => self.heard(generation, heard),
                 Happened::Result(event) => self.events.push_back(event),
                 Happened::News(News::Successor(answer)) => self.successor_answered(answer).await,
-                Happened::News(News::Capacity(answer)) => self.capacity_answered(answer),
-                Happened::News(News::Stored(confirmed)) => self.stored(confirmed),
+                Happened::News(News::Stored(checked)) => self.stored(checked),
                 Happened::News(News::Ended(generation, status)) => self.ended(generation, status),
                 Happened::Asked(asked) => self.asked(asked),
                 Happened::Time => self.events.push_back(Event::Tick),
@@ -378,13 +378,15 @@ impl Driver {
     async fn farewell(&mut self) {
         let leaving = self.core.is_leaving();
         self.waiters.clear();
+        self.held = Held::default();
         self.requests.close();
         while let Ok(asked) = self.requests.try_recv() {
             drop(asked);
         }
-        // Each kill may hand us further orphans; the end of each comes as SIGCHLD.
+        // Each kill may hand us further orphans; the end of each comes as SIGCHLD. After a leave they are those of
+        // generations that serve on.
         let swept = async {
-            while self.reaper.sweep() > 0 {
+            while !leaving && self.reaper.sweep() > 0 {
                 let _ = self.signals.next().await;
                 self.reaper.collect();
             }

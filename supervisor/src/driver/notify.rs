@@ -12,7 +12,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -78,6 +78,17 @@ impl Notify {
         self.push(format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}"), Some(fd));
     }
 
+    /// Has the manager keep the writing end of a pipe; the result is the other end. FDPOLL=1: it is let go by itself when
+    /// ours is closed.
+    ///
+    /// # Errors
+    /// As pipe2(2); ENOTCONN when there is no manager.
+    pub(super) fn probe(&mut self, name: &str) -> io::Result<OwnedFd> {
+        let (ours, theirs) = self.pipe()?;
+        self.push(format!("FDSTORE=1\nFDPOLL=1\nFDNAME={name}"), Some(theirs.as_fd()));
+        Ok(ours)
+    }
+
     /// Has the manager close a descriptor that it keeps.
     pub(super) fn remove(&mut self, name: &str) {
         self.push(format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
@@ -88,14 +99,18 @@ impl Notify {
     /// # Errors
     /// As pipe2(2); ENOTCONN when there is no manager.
     pub(super) fn barrier(&mut self) -> io::Result<OwnedFd> {
-        if self.manager.is_none() {
-            return Err(Errno::ENOTCONN.into());
-        }
-        let (ours, theirs) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
+        let (ours, theirs) = self.pipe()?;
         let text = "BARRIER=1".to_owned();
         self.queue.push_back(Message { text, fd: Some(theirs) });
         self.flush();
         Ok(ours)
+    }
+
+    fn pipe(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        if self.manager.is_none() {
+            return Err(Errno::ENOTCONN.into());
+        }
+        Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?)
     }
 
     /// Sends what waits, as far as the manager reads. Says after how long to try again.

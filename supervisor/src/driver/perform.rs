@@ -3,7 +3,7 @@
 use super::adopt;
 use super::link::Link;
 use super::spawn::{self, Started};
-use super::{Driver, commands};
+use super::{Driver, commands, overlap};
 use crate::control::Reply;
 use crate::core::{Action, Event, Note, SpawnError, Steering};
 use crate::state::ProcessEntry;
@@ -37,10 +37,15 @@ impl Driver {
                 };
                 self.events.push_back(event);
             }
-            Action::Adopt { generation, wanted, protocol, gro, older_live, takes_over, flush } => {
+            Action::Adopt { generation, wanted, protocol, gro, older_live, links, takes_over, flush } => {
+                let links = overlap::pairs(&links);
                 let head = self.adopt_head(generation, protocol, gro, older_live);
+                let head = Adopt { links: overlap::count(&links), ..head };
                 let event = match self.adopt(head, &wanted, takes_over, flush) {
-                    Ok(()) => Event::Adopted { generation },
+                    Ok(()) => {
+                        self.link(generation, links);
+                        Event::Adopted { generation }
+                    }
                     Err(NotAdopted { error, status }) => Event::AdoptFailed { generation, error, status },
                 };
                 self.events.push_back(event);
@@ -48,7 +53,10 @@ impl Driver {
             Action::Send { generation, message } => self.send(generation, message),
             Action::Gro { on } => self.gro(on),
             Action::Steer(steering) => self.steer(&steering),
-            Action::Kill { generation, how } => self.children.kill(generation, how),
+            Action::Kill { generation, how } => {
+                self.reaper.look();
+                self.children.kill(generation, how);
+            }
             Action::Retire { generation } => {
                 self.children.remove(generation);
                 self.lost.remove(&generation);
@@ -103,6 +111,8 @@ impl Driver {
         let other = |error: io::Error| SpawnError::Other(format!("the channel can't be made: {error}"));
         let (ours, theirs) = Channel::pair().map_err(other)?;
         let link = Link::new(ours).map_err(other)?;
+        // Whoever is an orphan by now is not the new one's.
+        self.reaper.look();
         let Started { process, file } = spawn::generation(&self.config.program, &self.config.args, theirs.into())?;
         tracing::info!("generation {generation}: process {}, {}", process.pid, file.display());
         self.reaper.generation(process.pid, generation);
@@ -145,6 +155,7 @@ impl Driver {
             gro,
             drain: DrainSettings { timeout_ms, spread_ms: None },
             older_live,
+            links: 0,
             more: false,
         }
     }
@@ -191,7 +202,7 @@ impl Driver {
             Err(error) => return tracing::warn!("generation {generation} can't be told: {error}"),
         };
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = self.children.send(generation, message, &fds) {
+        if let Err(error) = self.children.send(generation, overlap::fitting(message), &fds) {
             self.lose(generation, error);
         }
     }
@@ -213,7 +224,10 @@ impl Driver {
                 self.beats.started();
             }
             Note::Stopping => self.notify.say("STOPPING=1"),
-            Note::Changed => self.changed = true,
+            Note::Changed => {
+                self.changed = true;
+                self.reaper.look();
+            }
             Note::Info(line) => tracing::info!("{line}"),
             Note::Warn(line) => tracing::warn!("{line}"),
         }

@@ -1,6 +1,7 @@
 //! Every ended child is reaped here and nowhere else: generations, commands, and, because the supervisor is PID 1 or a
 //! subreaper (PR_SET_CHILD_SUBREAPER(2const)), whatever orphans they leave behind.
 
+use super::lineage::{Lineage, Orphans, Process, Tree};
 use crate::core::ExitStatus;
 use crate::sys::pidfd::{Pidfd, kill_group};
 use crate::sys::reap;
@@ -11,7 +12,13 @@ use tokio::sync::oneshot;
 
 /// Who the children are. Clones share the table; the driver's thread alone uses it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reaper(Arc<Mutex<HashMap<u32, Known>>>);
+pub(super) struct Reaper(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    known: HashMap<u32, Known>,
+    lineage: Lineage,
+}
 
 #[derive(Debug)]
 enum Known {
@@ -22,21 +29,44 @@ enum Known {
 }
 
 impl Reaper {
+    /// For a process that has no generations yet. Children that it has already, from whoever executed it, are left
+    /// alone.
+    pub(super) fn new() -> Self {
+        let reaper = Self::default();
+        reaper.look();
+        reaper
+    }
+
     /// This child is that generation. To be called before the loop can see its end: right after the spawn.
     pub(super) fn generation(&self, pid: u32, generation: Generation) {
-        self.table().insert(pid, Known::Generation(generation));
+        self.table().known.insert(pid, Known::Generation(generation));
     }
 
     /// This child is a command; its end comes through the channel.
     pub(super) fn command(&self, pid: u32) -> oneshot::Receiver<ExitStatus> {
         let (ended, end) = oneshot::channel();
-        self.table().insert(pid, Known::Command(ended));
+        self.table().known.insert(pid, Known::Command(ended));
         end
     }
 
     /// This child is to outlive us, and is no generation.
     pub(super) fn apart(&self, pid: u32) {
-        self.table().insert(pid, Known::Apart);
+        self.table().known.insert(pid, Known::Apart);
+    }
+
+    /// Notes what the generations have started. To be called before another is started and whenever the state of one
+    /// changes, so that what leaves its process group can be told apart at its end.
+    pub(super) fn look(&self) {
+        let mut table = self.table();
+        let Table { known, lineage } = &mut *table;
+        let live = known.iter().filter_map(|(pid, known)| match known {
+            Known::Generation(generation) => Some((*generation, *pid)),
+            Known::Command(_) | Known::Apart => None,
+        });
+        let live: Vec<_> = live.collect();
+        let list =
+            || -> Vec<u32> { children("/proc/self/task").into_iter().filter(|pid| !known.contains_key(pid)).collect() };
+        lineage.look(&Proc, &live, Orphans { list: &list, may_be_anybodys: std::process::id() == 1 });
     }
 
     /// Reaps whoever has ended. SIGCHLD is merged when several children end at once, so this asks until none is left.
@@ -48,13 +78,17 @@ impl Reaper {
         loop {
             let pid = match reap::next_ended() {
                 Ok(Some(pid)) => pid,
-                Ok(None) => return ended,
+                Ok(None) => break,
                 Err(error) => {
                     tracing::warn!("waiting for ended processes failed: {error}");
-                    return ended;
+                    break;
                 }
             };
-            let known = self.table().remove(&pid);
+            if matches!(self.table().known.get(&pid), Some(Known::Generation(_))) {
+                // Its orphans are ours since before its end could be seen, and it still counts as one that lives.
+                self.look();
+            }
+            let known = self.table().known.remove(&pid);
             if known.is_some() {
                 // Empty, as a rule.
                 let _ = kill_group(pid, libc::SIGKILL);
@@ -64,11 +98,33 @@ impl Reaper {
                 Ok(None) | Err(_) => ExitStatus::Unknown,
             };
             match known {
-                Some(Known::Generation(generation)) => ended.push((generation, status)),
+                Some(Known::Generation(generation)) => {
+                    self.table().lineage.ended(generation);
+                    ended.push((generation, status));
+                }
                 // Nobody waits for a command that was given up.
                 Some(Known::Command(end)) => drop(end.send(status)),
                 Some(Known::Apart) => tracing::debug!("process {pid}, which ends what is left, has ended"),
                 None => tracing::debug!("reaped orphan {pid}"),
+            }
+        }
+        self.end_left_behind();
+        ended
+    }
+
+    /// Kills what the generations that have ended left behind. The end of each is a reason to look again, since it may
+    /// have started others meanwhile.
+    fn end_left_behind(&self) {
+        if self.table().lineage.left_behind().is_empty() {
+            return;
+        }
+        self.look();
+        let left_behind = self.table().lineage.left_behind();
+        for Process { pid, start } in left_behind {
+            // What the descriptor is of can't be another by the time that the number still is of the same one.
+            let Ok(process) = Pidfd::open(pid) else { continue };
+            if Proc.start(pid) == Some(start) && process.send_signal(libc::SIGKILL).is_ok() {
+                tracing::info!("process {pid} was left behind by a generation and is killed");
             }
         }
     }
@@ -77,8 +133,8 @@ impl Reaper {
     /// How many there were; their own children become ours in turn, so this is repeated until there are none.
     pub(super) fn sweep(&self) -> usize {
         let mut killed = 0;
-        for pid in children() {
-            if self.table().contains_key(&pid) {
+        for pid in children("/proc/self/task") {
+            if self.table().known.contains_key(&pid) {
                 continue;
             }
             // Our child, and only this thread reaps: the number is still its own.
@@ -89,15 +145,31 @@ impl Reaper {
         killed
     }
 
-    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Known>> {
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Our children (proc_pid_task_tid_children(5)), ended ones that wait to be reaped included. The kernel keeps a list
-/// per thread; an orphan goes to any of them.
-fn children() -> Vec<u32> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+/// The processes as /proc shows them.
+struct Proc;
+
+impl Tree for Proc {
+    fn children(&self, pid: u32) -> Vec<u32> {
+        children(&format!("/proc/{pid}/task"))
+    }
+
+    /// The 22nd field of proc_pid_stat(5).
+    fn start(&self, pid: u32) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in parentheses, which may contain anything.
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    }
+}
+
+/// The children of a process (proc_pid_task_tid_children(5)) by its folder of tasks, ended ones that wait to be reaped
+/// included. The kernel keeps a list per thread; an orphan goes to any of them.
+fn children(tasks: &str) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(tasks) else { return Vec::new() };
     let mut pids = Vec::new();
     for task in tasks.flatten() {
         let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();

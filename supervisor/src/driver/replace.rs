@@ -62,11 +62,14 @@ impl Driver {
 
     /// Goes on with what is held, if it is time. To be called when the core has been told everything.
     pub(super) fn attend_to_held(&mut self) {
-        if !self.held.wanted || self.held.check.is_some() {
+        if !self.held.wanted {
             return;
         }
         if self.core.is_stopping() || self.core.is_leaving() {
-            self.release();
+            // Which says no, at once.
+            return self.release();
+        }
+        if self.held.check.is_some() {
             return;
         }
         // What is in flight would be lost: it comes first.
@@ -100,7 +103,10 @@ impl Driver {
 
     /// The new program has answered.
     pub(super) async fn successor_answered(&mut self, answer: Result<(), String>) {
-        self.held.check = None;
+        if self.held.check.take().is_none() {
+            // Given up meanwhile.
+            return;
+        }
         let failure = match answer {
             // What has begun meanwhile comes first, and then it is asked again.
             Ok(()) if !self.core.is_settled() => return,

@@ -14,7 +14,7 @@ use super::reap::Reaper;
 use super::replace::Held;
 use super::signals::Signals;
 use super::store::Store;
-use super::{Driver, News, REATTACH_INTERVAL, WAITING, Waiter, capacity, process, strangers};
+use super::{Driver, REATTACH_INTERVAL, WAITING, Waiter, process, strangers};
 use crate::cli::{Config, Failure};
 use crate::control::server::{Client, ClientId, Server};
 use crate::core::{Core, Event, ExitStatus, Time};
@@ -99,7 +99,6 @@ impl Driver {
         mut inherited: Inherited,
     ) -> Result<Self, Failure> {
         let manager = std::env::var_os("NOTIFY_SOCKET");
-        let capacity = std::env::var("FDSTORE").ok().and_then(|number| number.parse().ok());
         let boot = BootId::random().map_err(failed("the kernel gives no random numbers"))?;
         let (asked, requests) = mpsc::channel(WAITING);
         let (clients, held) = match &mut found {
@@ -113,14 +112,14 @@ impl Driver {
             started: now,
             events: VecDeque::new(),
             children: Children::default(),
-            reaper: Reaper::default(),
+            reaper: Reaper::new(),
             signals: Signals::new().map_err(failed("signals can't be handled"))?,
             table: Table::new(Cipher::new(&config.secret.cid_key(&boot))),
             boot,
             kept: Kept::default(),
             notify: Notify::new(manager.as_deref()).map_err(failed("NOTIFY_SOCKET can't be used"))?,
             beats: Beats::new(|name| std::env::var_os(name)),
-            store: Store::new(capacity),
+            store: Store::default(),
             book: Book::new(&config.secret).map_err(failed("the state can't be kept"))?,
             guard: None,
             own,
@@ -141,6 +140,7 @@ impl Driver {
             alarms: Vec::new(),
             lasting: Vec::new(),
             own_trouble: None,
+            checking: false,
             store_trouble: None,
             reattach: now.after(REATTACH_INTERVAL),
             changed: false,
@@ -223,22 +223,14 @@ impl Driver {
                 Err(line) => tracing::warn!("{line}"),
             }
         }
-        let unit = Unit::own().filter(|_| self.notify.wanted());
+        let supervised = self.notify.wanted() && Unit::own().is_some();
         // A process of that unit alone: not one that somebody has started in it by hand.
         let by_systemd = std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid.parse() == Ok(std::process::id()));
-        if self.guard.is_none() && unit.is_some() && by_systemd {
+        if self.guard.is_none() && supervised && by_systemd {
             match Guard::start(&self.reaper) {
                 Ok(guard) => self.guard = Some(guard),
                 Err(error) => tracing::warn!("nobody will end what a killed supervisor leaves behind: {error}"),
             }
-        }
-        if let Some(unit) = unit.filter(|_| self.store.is_unknown()) {
-            let (reaper, news, path) = (self.reaper.clone(), self.news.0.clone(), std::env::var_os("PATH"));
-            tokio::spawn(async move {
-                let answer = capacity::ask(&unit, path, &reaper).await;
-                // The loop has ended: nobody asks any more.
-                let _ = news.send(News::Capacity(answer)).await;
-            });
         }
         self.persist();
         let names = inherited.names().iter().filter(|name| names::is_ours(name));

@@ -13,6 +13,8 @@ pub const GUARD: &str = "guard";
 pub const CONTROL: &str = "control";
 /// The lock of the control socket.
 pub const LOCK: &str = "lock";
+/// What asks whether there is room, and is left in the fd store when its supervisor ends before the answer.
+pub const PROBE: &str = "probe";
 /// In LISTEN_FDNAMES: a number that is not handed over.
 pub const NOTHING: &str = "-";
 
@@ -56,5 +58,6 @@ pub fn offered(number: usize) -> String {
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     let numbered = ["socket.", "channel.", "process.", "kept.", "client."];
-    [STATE, SECRET, GUARD, CONTROL, LOCK].contains(&name) || numbered.iter().any(|prefix| name.starts_with(prefix))
+    [STATE, SECRET, GUARD, CONTROL, LOCK, PROBE].contains(&name)
+        || numbered.iter().any(|prefix| name.starts_with(prefix))
 }

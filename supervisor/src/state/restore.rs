@@ -236,3 +236,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 const SECRET_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -242,7 +242,12 @@ impl Life {
 
     /// The orders in `out` in short, without notes.
     pub(crate) fn orders(&self) -> Vec<String> {
-        self.out.iter().filter_map(brief).collect()
+        self.out.iter().filter(|action| spoken(action).is_none()).filter_map(brief).collect()
+    }
+
+    /// Who was told the last counters of the others, with the sessions and handshakes in them; those that have gone last.
+    pub(crate) fn speaks(&self) -> Option<(u32, Vec<(u64, u64)>)> {
+        self.out.iter().rev().find_map(spoken)
     }
 
     pub(crate) fn exit_status(&self) -> Option<u8> {
@@ -258,6 +263,17 @@ impl Life {
 
     pub(crate) fn warned(&self, text: &str) -> bool {
         self.out.iter().any(|action| matches!(action, Action::Note(Note::Warn(line)) if line.contains(text)))
+    }
+}
+
+/// The counters that an order tells.
+fn spoken(action: &Action) -> Option<(u32, Vec<(u64, u64)>)> {
+    match action {
+        Action::Send { generation, message: ToChild::Counters { generations, gone } } => {
+            let all = generations.iter().map(|one| &one.stats).chain([gone]);
+            Some((generation.0, all.map(|stats| (stats.sessions, stats.handshakes)).collect()))
+        }
+        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ mod matrix;
 mod model;
 mod probation;
 mod resume;
+mod speaker;
 mod stop;
 mod upgrade;
 mod walk;

@@ -97,13 +97,16 @@ struct Account {
     frames: BTreeMap<u64, u32>,
     latest_arrival: Option<Instant>,
     longest_gap: Duration,
+    gaps: Vec<Duration>,
     interruptions: u64,
 }
 
 impl Account {
     fn arrived(&mut self, number: u64, now: Instant) {
         if let Some(before) = self.latest_arrival {
-            self.longest_gap = self.longest_gap.max(now.duration_since(before));
+            let gap = now.duration_since(before);
+            self.longest_gap = self.longest_gap.max(gap);
+            self.gaps.push(gap);
         }
         self.latest_arrival = Some(now);
         *self.frames.entry(number).or_default() += 1;
@@ -163,6 +166,12 @@ impl Subscriber {
     #[must_use]
     pub fn report(&self) -> Report {
         self.account.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now())
+    }
+
+    /// The time from each frame to the next, in the order in which they came.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Duration> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).gaps.clone()
     }
 
     /// Forgets the gaps before now, and which frames have come, so that a report is of what follows.

@@ -3,9 +3,9 @@
 use super::sandbox::Sandbox;
 use super::units::Units;
 use crate::process::Output;
-use crate::program;
 use crate::supervisor::{Status, status_where};
 use crate::wait::{self, PATIENCE};
+use crate::{procfs, program};
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -182,6 +182,14 @@ impl Service<'_> {
         self.sandbox.write(RELAY, &format!("#!/bin/sh\n{script}\n"), 0o755)
     }
 
+    /// From now on the program is a file that can't be executed.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn is_no_program(&self) -> anyhow::Result<()> {
+        self.sandbox.write(RELAY, "not a program\n", 0o755)
+    }
+
     /// Puts another file of the supervisor's program in place: a copy, so a new version for all that it knows.
     ///
     /// # Errors
@@ -333,6 +341,18 @@ impl Service<'_> {
             target.to_string_lossy().trim_end_matches(" (deleted)").ends_with(&format!("/{program}"))
         };
         Ok(self.sandbox.processes(&self.name)?.into_iter().filter(runs).collect())
+    }
+
+    /// The supervisor, by its number on this machine.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn supervisor(&self) -> anyhow::Result<u32> {
+        let main = self.property("MainPID").await?;
+        // proc_pid_status(5): the last number is the one in the innermost namespace.
+        let inside = |pid: u32| Some(procfs::status_field(pid, "NSpid").ok()?.split_whitespace().last()?.to_owned());
+        let all = self.sandbox.processes(&self.name)?;
+        all.into_iter().find(|pid| inside(*pid).as_ref() == Some(&main)).context("there is no supervisor")
     }
 
     /// What systemd says of the unit, to go with an error.

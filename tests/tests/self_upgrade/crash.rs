@@ -153,11 +153,10 @@ async fn nobody_leaves_without_a_store_that_has_everything() -> anyhow::Result<(
     service.status().await?;
 
     let mut service = Service::new(&FLAGS, true)?;
-    if let Some(manager) = &mut service.manager {
-        manager.capacity = 3;
-    }
+    manager(&service)?.holds(3);
     service.serve().await?;
-    assert!(service.lines_with("FileDescriptorStoreMax=") > 0, "{}", service.tail());
+    let said = || Ok(service.lines_with("FileDescriptorStoreMax=") == 1);
+    tests::wait::until(tests::wait::PATIENCE, "a warning", said).await.with_context(|| service.tail())?;
     tell_to_leave(&service)?;
     let denied = || Ok(service.lines_with("leave denied") == 1);
     tests::wait::until(tests::wait::PATIENCE, "a refusal", denied).await?;

@@ -15,12 +15,14 @@ use tests::wait::{self, PATIENCE};
 use tokio::process::{Child, Command};
 
 /// More than any test needs.
-const CAPACITY: usize = 1_000;
+const ROOM: usize = 1_000;
 
 /// What it has been told and given.
 #[derive(Debug, Default)]
 struct Known {
     store: BTreeMap<String, OwnedFd>,
+    /// As many fit.
+    room: usize,
     said: Vec<String>,
 }
 
@@ -28,7 +30,6 @@ struct Known {
 pub(crate) struct Manager {
     path: PathBuf,
     known: Arc<Mutex<Known>>,
-    pub(crate) capacity: usize,
 }
 
 impl Manager {
@@ -36,7 +37,7 @@ impl Manager {
         let path = folder.join("notify");
         let socket = UnixDatagram::bind(&path)?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let known = Arc::new(Mutex::new(Known::default()));
+        let known = Arc::new(Mutex::new(Known { room: ROOM, ..Known::default() }));
         let sink = Arc::downgrade(&known);
         std::thread::spawn(move || {
             while let Some(known) = sink.upgrade() {
@@ -45,7 +46,7 @@ impl Manager {
                 }
             }
         });
-        Ok(Self { path, known, capacity: CAPACITY })
+        Ok(Self { path, known })
     }
 
     /// Starts a supervisor, with everything that is in the store.
@@ -57,7 +58,7 @@ impl Manager {
         let names: BTreeMap<RawFd, &String> = known.store.iter().map(|(name, fd)| (fd.as_raw_fd(), name)).collect();
         let nothing = "-".to_owned();
         let names: Vec<&str> = (3..=last).map(|fd| names.get(&fd).copied().unwrap_or(&nothing).as_str()).collect();
-        command.env("NOTIFY_SOCKET", &self.path).env("FDSTORE", self.capacity.to_string());
+        command.env("NOTIFY_SOCKET", &self.path);
         command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         for fd in known.store.values() {
             inheritable(fd, FdFlag::empty())?;
@@ -78,6 +79,11 @@ impl Manager {
     pub(crate) fn kept(&self, name: &str) -> anyhow::Result<OwnedFd> {
         let known = lock(&self.known);
         Ok(known.store.get(name).with_context(|| format!("no {name} in {:?}", known.store.keys()))?.try_clone()?)
+    }
+
+    /// From now on no more than this fits.
+    pub(crate) fn holds(&self, room: usize) {
+        lock(&self.known).room = room;
     }
 
     /// Loses everything.
@@ -103,7 +109,9 @@ fn take(known: &mut Known, text: &str, fds: Vec<OwnedFd>) {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let name = value("FDNAME").unwrap_or("stored").to_owned();
     if value("FDSTORE") == Some("1") {
-        known.store.extend(fds.into_iter().map(|fd| (name.clone(), fd)));
+        if known.store.len() < known.room {
+            known.store.extend(fds.into_iter().map(|fd| (name.clone(), fd)));
+        }
     } else if value("FDSTOREREMOVE") == Some("1") {
         known.store.remove(&name);
     }

@@ -7,9 +7,13 @@ mod migration;
 mod notify;
 mod reload;
 mod restart;
+mod sockets;
 mod start;
 mod stop;
+mod store;
+mod storm;
 mod units;
+mod user;
 mod watchdog;
 
 use std::net::{Ipv6Addr, SocketAddr};

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use tests::client::media;
 use tests::client::webtransport::{Media, Session};
 use tests::systemd::{self, Clients, Service, Setup};
+use tests::wait::PATIENCE;
 
 /// Flags that let sessions stay with their generation for the whole of a test.
 const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
@@ -71,6 +72,29 @@ fn a_restart_whose_relay_fails_leaves_the_old_one_serving_and_says_so_under_load
         service.becomes_echo()?;
         service.must("restart").await?;
         ensure!(service.active().await? > 1, "the next restart did not upgrade");
+        clients.unharmed().await
+    })
+}
+
+/// Guards against a typing error in the unit: it costs nothing, and its correction is found by itself.
+#[test]
+fn a_restart_whose_supervisor_fails_costs_nothing_until_it_is_corrected() -> anyhow::Result<()> {
+    const DROP_IN: &str = "/run/systemd/system/moq-supervise.service.d/zzz-wrong.conf";
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
+        let clients = Clients::start(Service::PORT).await?;
+        let wrong = "[Service]\nExecStart=\nExecStart=/usr/bin/moq-supervise --no-such-flag --exec moq-relay\n";
+        sandbox.write(DROP_IN, wrong, 0o644)?;
+        sandbox.must(&["systemctl", "daemon-reload"]).await?;
+        let restart = service.systemctl("restart").await?;
+        ensure!(!restart.status.success(), "{restart:?}");
+        service.wait_for_message("no-such-flag").await?;
+        service.started_anew(3, PATIENCE).await?;
+        clients.go_on().await?;
+        sandbox.write(DROP_IN, "", 0o644)?;
+        sandbox.must(&["systemctl", "daemon-reload"]).await?;
+        service.wait_property("ActiveState", "active").await?;
+        ensure!(service.status().await?.active().is_some(), "nobody is active");
         clients.unharmed().await
     })
 }

@@ -37,6 +37,21 @@ fn a_stop_drains_to_its_deadline_and_leaves_nothing_behind() -> anyhow::Result<(
     })
 }
 
+/// Guards drains that are longer than the unit's own limit: systemd is told that the stop goes on.
+#[test]
+fn a_drain_may_take_longer_than_systemd_would_wait() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let setup = Setup::shipped(sandbox)?.flags(&["--stop-timeout", "5s"]);
+        let service = setup.line("TimeoutStopSec=2s").start().await?;
+        let session = Session::connect(server()).await?;
+        let start = Instant::now();
+        service.must("stop").await?;
+        ensure!(start.elapsed() >= Duration::from_millis(4_900), "stopped after {:?}", start.elapsed());
+        wait::until(PATIENCE, "the end of the session", || Ok(session.ended().is_some())).await?;
+        gone(&service).await
+    })
+}
+
 /// Guards the machine once more: systemd has killed a supervisor that did not stop, and its relays with nobody to end them.
 #[test]
 fn a_stop_that_systemd_has_to_enforce_leaves_nothing_behind() -> anyhow::Result<()> {

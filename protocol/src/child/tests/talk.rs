@@ -24,7 +24,7 @@ async fn every_command_arrives_as_sent() {
     let memfd = sealed_memfd("reset", key.as_bytes()).unwrap();
     supervisor.send(&ToChild::Heir { generations: vec![Generation(2)] }, &[memfd]);
     supervisor.send(&ToChild::Link { generation: Generation(2) }, &[stream.into()]);
-    supervisor.send(&ToChild::Counters { generations: vec![stats.clone()] }, &[]);
+    supervisor.send(&ToChild::Counters { generations: vec![stats.clone()], gone: stats.stats.clone() }, &[]);
 
     assert!(matches!(next(&mut receiver).await, Some(Command::Activate { seq: 1 })));
     assert!(matches!(next(&mut receiver).await, Some(Command::Standby { seq: 2 })));
@@ -40,8 +40,8 @@ async fn every_command_arrives_as_sent() {
     let Some(Command::Link { generation: Generation(2), mut stream }) = next(&mut receiver).await else { panic!() };
     std::io::Write::write_all(&mut peer, b"x").unwrap();
     std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
-    let Some(Command::Counters(counters)) = next(&mut receiver).await else { panic!() };
-    assert_eq!(counters, [stats]);
+    let Some(Command::Counters { generations, gone }) = next(&mut receiver).await else { panic!() };
+    assert_eq!((generations, gone), (vec![stats.clone()], stats.stats));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod grant;
 mod holder;
 mod members;
 mod request;
+mod saved;
 mod steer;
 mod unix;
 

@@ -69,6 +69,8 @@ pub(crate) struct Watch {
     pub(crate) steers: VecDeque<Steering>,
     pub(crate) checking: Option<Generation>,
     pub(crate) probing: Option<Generation>,
+    /// Who was told the counters of the others last.
+    speaker: Option<Generation>,
     gro: bool,
     /// A stop or leave was asked for, or follows from what happened.
     pub(crate) ending: bool,
@@ -94,6 +96,7 @@ impl Watch {
             steers: VecDeque::new(),
             checking: None,
             probing: None,
+            speaker: None,
             gro: true,
             ending: false,
             left: false,
@@ -285,6 +288,17 @@ impl Process {
             failed: false,
             gro: true,
         }
+    }
+
+    /// Whether a new one is to be peered with it.
+    fn is_peer(&self) -> bool {
+        self.killed.is_none() && self.can_be_peer()
+    }
+
+    /// Whether a new one may be peered with it: also if it drains after a SIGTERM, which here looks like an eviction.
+    fn can_be_peer(&self) -> bool {
+        let drains = matches!(self.told, Told::Drain { .. }) && self.killed == Some(Kill::Term);
+        (self.killed.is_none() || drains) && self.ready && !self.unreachable && self.told != Told::Nothing
     }
 
     /// Whether not even SIGKILL ended it in time.

@@ -28,11 +28,16 @@ impl Watch {
                 let live = self.processes.values().filter(|process| !process.is_stuck(now)).count();
                 require(live <= self.settings.max_generations, "more than max-generations live")?;
             }
-            Action::Adopt { generation, gro, older_live, takes_over, .. } => {
+            Action::Adopt { generation, gro, older_live, links, takes_over, .. } => {
                 let others = self.processes.len() > 1;
                 require(*gro == self.gro && *gro != others, "UDP_GRO does not fit the number of live generations")?;
                 require(*older_live == others, "older_live is wrong")?;
                 require(takes_over.is_none_or(|dead| self.held.contains(&dead)), "takes over from a live one")?;
+                let mut others = self.processes.iter().filter(|(other, _)| *other != generation);
+                let linked = others.all(|(other, process)| links.contains(other) || !process.is_peer());
+                require(linked, "not linked with one that serves")?;
+                let peer = |other| self.processes.get(other).is_some_and(Process::can_be_peer);
+                require(links.iter().all(peer) && links.is_sorted(), "linked with one that does not serve")?;
                 let process = self.processes.get_mut(generation).ok_or("adopt for nobody")?;
                 require(process.greeted && !process.adopted && !process.adopting, "adopt out of turn")?;
                 (process.adopting, process.gro) = (true, *gro);
@@ -84,6 +89,15 @@ impl Watch {
         Ok(())
     }
 
+    /// One at a time: who spoke before has been told to drain, is being ended, gone, or can't be told anything.
+    fn speaks(&mut self, generation: Generation) -> Result<(), String> {
+        let before = self.speaker.replace(generation).filter(|before| *before != generation);
+        let before = before.and_then(|before| self.processes.get(&before));
+        let still = before.filter(|process| process.killed.is_none() && !process.unreachable && !process.failed);
+        let speaks = still.is_some_and(|process| !matches!(process.told, Told::Drain { .. }));
+        require(!speaks, "two speak for the node")
+    }
+
     fn send(&mut self, now: Time, generation: Generation, message: &ToChild) -> Result<(), String> {
         let ending = self.ending;
         let in_force = self.steering.as_ref().is_some_and(|steering| steering.active == generation);
@@ -131,11 +145,18 @@ impl Watch {
                 None
             }
             ToChild::Reload => None,
+            ToChild::Counters { ref generations, .. } => {
+                let speaks = matches!(process.told, Told::Activate | Told::Standby | Told::Undrain);
+                require(speaks, "one that gets no new clients speaks for the node")?;
+                let others = self.processes.keys().filter(|other| **other != generation);
+                require(others.eq(generations.iter().map(|one| &one.generation)), "counters of others than there are")?;
+                self.speaks(generation)?;
+                None
+            }
             ToChild::Adopt(_)
             | ToChild::Canary { .. }
             | ToChild::Heir { .. }
             | ToChild::Link { .. }
-            | ToChild::Counters { .. }
             | ToChild::Unsupported { .. } => return Err(format!("{message:?} is not the core's")),
         };
         if let Some(seq) = role {

@@ -4,7 +4,7 @@
 //! fail, and what the processes hold while an old and a new relay are alive. Prints a table, writes the figures as
 //! JSON, and ends with status 1 if a bound does not hold. Needs root.
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::Parser;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -93,8 +93,8 @@ async fn overlap(service: &Service<'_>, report: &mut Report) -> anyhow::Result<(
     service.must("reload").await?;
     let both = service.wait_for("an overlap", |status| status.sessions(before) == 1).await?;
     ensure!(both.generations.len() == 2, "not two generations: {both:?}");
-    let [supervisor] = service.processes("moq-supervise")?[..] else { bail!("not one supervisor") };
-    report.note("memory of the supervisor in the overlap", mebibytes(procfs::rss_kib(supervisor)?), "MiB");
+    let supervisor = procfs::rss_kib(service.supervisor().await?)?;
+    report.note("memory of the supervisor in the overlap", mebibytes(supervisor), "MiB");
     let mut relays = service.processes("moq-relay")?;
     relays.sort_unstable();
     for (which, relay) in ["old", "new"].iter().zip(relays) {

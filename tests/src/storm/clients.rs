@@ -1,0 +1,159 @@
+//! Clients in a storm: sessions that know who serves them, and fresh handshakes.
+
+use super::record::{Loss, Moment, Record, Server};
+use crate::client::{SERVER_NAME, local_for};
+use crate::tls::{self, Seen};
+use anyhow::{Context as _, ensure};
+use rand::Rng as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// From one echo of a session to the next.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a session lasts: long enough for several blows, short enough that relays drain.
+const LASTS: std::ops::Range<u64> = 1_000..8_000;
+
+/// The record, and the clock that its moments are of.
+#[derive(Clone, Debug)]
+pub(super) struct Book {
+    begin: Instant,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Book {
+    pub(super) fn new() -> Self {
+        Self { begin: Instant::now(), record: Arc::default() }
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.begin.elapsed()
+    }
+
+    pub(super) fn note(&self, what: impl FnOnce(&mut Record)) {
+        what(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn record(&self) -> Record {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Those that run.
+#[derive(Debug)]
+pub(super) struct Clients {
+    stop: watch::Sender<bool>,
+    all: JoinSet<anyhow::Result<()>>,
+}
+
+impl Clients {
+    /// `sessions` at a time, and `rate` further handshakes a second, with these servers in turn.
+    pub(super) fn start(book: &Book, servers: &[SocketAddr], sessions: usize, rate: u32) -> anyhow::Result<Self> {
+        let config = tls::client(&[], &Seen::default())?;
+        let (stop, stopped) = watch::channel(false);
+        let mut all = JoinSet::new();
+        for server in servers.iter().cycle().take(sessions) {
+            all.spawn(one_after_the_other(book.clone(), *server, config.clone(), stopped.clone()));
+        }
+        all.spawn(handshakes(book.clone(), servers.to_vec(), rate, config, stopped));
+        Ok(Self { stop, all })
+    }
+
+    /// No more of them; waits for those that are under way.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.send_replace(true);
+        while let Some(ended) = self.all.join_next().await {
+            ended.context("a client")??;
+        }
+        Ok(())
+    }
+}
+
+async fn one_after_the_other(
+    book: Book,
+    server: SocketAddr,
+    config: quinn::ClientConfig,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    while !*stopped.borrow() {
+        let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
+        let begun = book.now();
+        match endpoint.connect_with(config.clone(), server, SERVER_NAME)?.await {
+            Ok(connection) => session(&book, &connection, stopped.clone()).await,
+            Err(error) => book.note(|record| record.failed.push((begun, format!("a session's: {error}")))),
+        }
+        endpoint.close(0_u8.into(), b"");
+        endpoint.wait_idle().await;
+    }
+    Ok(())
+}
+
+/// Echoes until it has lasted long enough; notes its loss.
+async fn session(book: &Book, connection: &quinn::Connection, mut stopped: watch::Receiver<bool>) {
+    let begun = book.now();
+    let server = match signature(connection).await {
+        Ok(server) => server,
+        // The handshake was all that the relay did before it died, as its own kind of failure.
+        Err(error) => return book.note(|record| record.failed.push((begun, format!("unsigned: {error:#}")))),
+    };
+    let end = Instant::now() + Duration::from_millis(rand::rng().random_range(LASTS));
+    while Instant::now() < end && !*stopped.borrow() {
+        if let Err(error) = echo(connection).await {
+            let loss = Loss { server, when: book.now(), why: format!("{error:#}") };
+            return book.note(|record| record.lost.push(loss));
+        }
+        let _stop_or_next = tokio::time::timeout(PAUSE, stopped.changed()).await;
+    }
+    book.note(|record| record.sessions += 1);
+}
+
+async fn signature(connection: &quinn::Connection) -> anyhow::Result<Server> {
+    let text = connection.accept_uni().await?.read_to_end(100).await?;
+    let text = String::from_utf8(text)?;
+    let (pid, mortal) = text.split_once(' ').with_context(|| format!("{text:?} is no signature"))?;
+    Ok(Server { pid: pid.parse()?, mortal: mortal == "mortal" })
+}
+
+async fn echo(connection: &quinn::Connection) -> anyhow::Result<()> {
+    let payload = [0x5a; 100];
+    let (mut send, mut recv) = connection.open_bi().await?;
+    send.write_all(&payload).await?;
+    send.finish()?;
+    let back = recv.read_to_end(payload.len()).await?;
+    ensure!(back == payload, "something else came back");
+    Ok(())
+}
+
+async fn handshakes(
+    book: Book,
+    servers: Vec<SocketAddr>,
+    rate: u32,
+    config: quinn::ClientConfig,
+    mut stopped: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let mut open = JoinSet::new();
+    let mut clock = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
+    let mut turn = servers.iter().copied().cycle();
+    loop {
+        tokio::select! {
+            _stop = stopped.changed() => break,
+            _tick = clock.tick() => {
+                let (book, config) = (book.clone(), config.clone());
+                let server = turn.next().context("a server")?;
+                open.spawn(async move {
+                    let begun = book.now();
+                    let outcome = crate::client::handshake::once(server, &config).await;
+                    book.note(|record| match outcome {
+                        Ok(_took) => record.completed += 1,
+                        Err(error) => record.failed.push((begun, format!("{error:#}"))),
+                    });
+                });
+                while open.try_join_next().is_some() {}
+            }
+        }
+    }
+    while open.join_next().await.is_some() {}
+    Ok(())
+}

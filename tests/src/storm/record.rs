@@ -1,0 +1,121 @@
+//! What has happened in a storm, and whether anything was lost that must not be.
+
+use crate::client::handshake::INITIAL_PTO;
+use anyhow::ensure;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// A moment, since the storm began.
+pub type Moment = Duration;
+
+/// Everything that counts.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// How often each fault was dealt.
+    pub faults: BTreeMap<String, usize>,
+    /// Relays that were killed, by their process inside the sandbox, and when that was done.
+    pub killed: BTreeMap<u32, Moment>,
+    /// From when to when a relay was installed that dies while it serves.
+    pub mortal: Vec<(Moment, Moment)>,
+    /// Sessions that ended before their client ended them.
+    pub lost: Vec<Loss>,
+    /// Handshakes that failed, by when they began, and why.
+    pub failed: Vec<(Moment, String)>,
+    /// Handshakes that succeeded.
+    pub completed: usize,
+    /// Sessions that their clients ended.
+    pub sessions: usize,
+    /// Packets that reached a relay that they were not for, by generation: the most that it ever said.
+    pub foreign: BTreeMap<u32, u64>,
+}
+
+/// A session that was lost.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// The relay that served it.
+    pub server: Server,
+    /// When it was noticed.
+    pub when: Moment,
+    /// Why.
+    pub why: String,
+}
+
+/// Who serves a session, as the server itself says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its process, inside the sandbox.
+    pub pid: u32,
+    /// It was going to die.
+    pub mortal: bool,
+}
+
+impl Record {
+    /// Only sessions of relays that died were lost, and handshakes that such a relay had taken on.
+    ///
+    /// # Errors
+    /// Something else was: the error names it.
+    pub fn judge(&self) -> anyhow::Result<()> {
+        let lost: Vec<&Loss> = self.lost.iter().filter(|loss| !self.has_died(loss.server)).collect();
+        ensure!(lost.is_empty(), "sessions of relays that nobody killed were lost: {lost:?}\n{self}");
+        let failed: Vec<_> = self.failed.iter().filter(|(begun, _)| !self.was_hit(*begun)).collect();
+        ensure!(failed.is_empty(), "handshakes failed with no relay that died under them: {failed:?}\n{self}");
+        Ok(())
+    }
+
+    fn has_died(&self, server: Server) -> bool {
+        server.mortal || self.killed.contains_key(&server.pid)
+    }
+
+    /// Whether a handshake that began then can have been with a relay that died before its end. It takes milliseconds; one
+    /// of which something was lost takes a probe timeout.
+    fn was_hit(&self, begun: Moment) -> bool {
+        let before = |died: Moment| begun <= died && died <= begun + 2 * INITIAL_PTO;
+        self.killed.values().any(|died| before(*died))
+            || self.mortal.iter().any(|(from, to)| *from <= begun && begun <= *to)
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lost, failed) = (self.lost.len(), self.failed.len());
+        writeln!(f, "{} handshakes succeeded, {} sessions ended as they should", self.completed, self.sessions)?;
+        writeln!(f, "with {} relays that were killed: {lost} sessions, {failed} handshakes", self.killed.len())?;
+        write!(f, "faults: {:?}; foreign packets: {}", self.faults, self.foreign.values().sum::<u64>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn loss(pid: u32, mortal: bool) -> Loss {
+        Loss { server: Server { pid, mortal }, when: 9 * SECOND, why: "timed out".to_owned() }
+    }
+
+    #[test]
+    fn a_lost_session_is_excused_by_the_death_of_its_own_relay_alone() {
+        let mut record = Record { killed: [(7, 5 * SECOND)].into(), ..Record::default() };
+        record.lost = vec![loss(7, false), loss(8, true)];
+        assert!(record.judge().is_ok());
+        record.lost.push(loss(8, false));
+        assert!(record.judge().is_err());
+    }
+
+    #[test]
+    fn a_failed_handshake_is_excused_by_a_death_right_after_its_beginning_alone() {
+        let at = |begun: Duration| Record {
+            killed: [(7, 5 * SECOND)].into(),
+            mortal: vec![(20 * SECOND, 21 * SECOND)],
+            failed: vec![(begun, "timed out".to_owned())],
+            ..Record::default()
+        };
+        for (begun, excused) in
+            [(2_000, false), (4_000, true), (5_000, true), (5_001, false), (20_500, true), (21_500, false)]
+        {
+            assert_eq!(at(Duration::from_millis(begun)).judge().is_ok(), excused, "{begun}");
+        }
+    }
+}
