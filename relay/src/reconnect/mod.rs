@@ -14,6 +14,7 @@
 
 mod backoff;
 mod chain;
+mod phase;
 mod redirect;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use words::{Action, Error, Event, Failure, Id, Manner, Report, Restart, Sett
 
 use backoff::Rest;
 use chain::Chain;
+use phase::{Phase, Standing, Told};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -48,48 +50,6 @@ pub struct Reconnect<P> {
     chain: Chain<P>,
     rest: Rest,
     ids: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Nothing has begun, or `once` has ended it.
-    Idle,
-    Dialing(Id),
-    Serving {
-        id: Id,
-        since: Instant,
-        standing: Standing,
-    },
-    /// A dial follows.
-    Waiting {
-        until: Instant,
-    },
-    /// A new sequence follows.
-    Resting {
-        until: Instant,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Not up for as long as the healthy threshold.
-    Fresh,
-    Healthy,
-    /// Healthy for [`STABLE`].
-    Stable,
-    /// The peer is leaving, and this serves until it is closed.
-    ServingOut {
-        healthy: bool,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
-    id: Id,
-    /// When it was set up.
-    since: Instant,
-    /// When it is closed by us; `None` while no replacement is healthy.
-    retire: Option<Instant>,
 }
 
 impl<P: Clone + Eq> Reconnect<P> {
