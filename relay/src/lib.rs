@@ -14,6 +14,7 @@ mod log;
 mod node;
 mod overlap;
 pub mod quic;
+pub mod reconnect;
 pub mod role;
 mod run;
 mod session;

@@ -60,7 +60,7 @@ impl Node {
             stats: Arc::new(Stats::new(&silent, false, true)),
             registry: Registry::new(),
             role: watch::Sender::new(Role::Active),
-            rules: Rules::new(&nothing),
+            rules: Rules::new(&nothing, None),
             origin,
             server: moq_net::Server::new(),
             protocols: Vec::new(),

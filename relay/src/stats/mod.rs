@@ -114,6 +114,14 @@ impl Stats {
     }
 }
 
+/// What only the generations of one supervisor know: the key is theirs alone.
+pub(crate) fn token(key: &[u8; 16]) -> String {
+    let mut token = [0; 16];
+    // 16 bytes are far below what the hash can expand to.
+    let _ = hkdf::Hkdf::<sha2::Sha256>::new(None, key).expand(b"moq-relay counters", &mut token);
+    hex::encode(token)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Stats, Totals};
