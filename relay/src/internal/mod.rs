@@ -37,6 +37,8 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io
         .route("/metrics", get(metrics))
         .with_state(source.clone());
     let mut role = source.node.role.subscribe();
+    // The role comes a message earlier.
+    source.node.stats.known().await;
     while role.wait_for(|role| role.accepts_streams()).await.is_ok() {
         let mut lost = role.clone();
         let until_lost = async move { drop(lost.wait_for(|role| !role.accepts_streams()).await) };

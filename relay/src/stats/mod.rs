@@ -34,6 +34,8 @@ pub(crate) struct Stats {
 /// What the supervisor said of the other generations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Others {
+    /// It has been said; without a supervisor there is nothing to say.
+    pub(crate) known: bool,
     /// This process publishes the node's statistics.
     pub(crate) speaks: bool,
     /// The counters of those that live.
@@ -65,7 +67,7 @@ impl Stats {
         } else {
             Registry::disabled()
         };
-        Self { registry, others: watch::Sender::new(Others { speaks: alone, ..Others::default() }) }
+        Self { registry, others: watch::Sender::new(Others { known: alone, speaks: alone, ..Others::default() }) }
     }
 
     /// The context of one session below that path.
@@ -76,8 +78,14 @@ impl Stats {
     /// The supervisor says what the others counted. Once this process speaks for the node it does until it drains.
     pub(crate) fn told(&self, speaks: bool, live: Vec<GenerationStats>, gone: Counters) {
         self.others.send_modify(|others| {
-            *others = Others { speaks: speaks || others.speaks, live, gone };
+            *others = Others { known: true, speaks: speaks || others.speaks, live, gone };
         });
+    }
+
+    /// Waits until it is known what the others counted: before that, totals would be those of this process alone.
+    pub(crate) async fn known(&self) {
+        // The sender is `self`.
+        drop(self.others.subscribe().wait_for(|others| others.known).await);
     }
 
     /// It drains: another one speaks from now on.
