@@ -16,6 +16,7 @@ use protocol::cid::HeirSet;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
 
 /// The signals that the relay handles.
 pub(crate) const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1];
@@ -66,6 +67,8 @@ pub(crate) struct Control {
     pub(crate) link: Link,
     /// The other generations.
     pub(crate) links: Links,
+    /// Held by whoever answers operators.
+    pub(crate) operators: watch::Sender<()>,
     pub(crate) stop: Stop,
     /// When a drain that finds nobody may end.
     pub(crate) last_call: Option<Instant>,
@@ -229,6 +232,8 @@ impl Control {
         self.link.last_stats();
         tokio::join!(self.workers.stop(), self.cluster.stop());
         self.links.close().await;
+        // Who has asked already gets an answer.
+        drop(tokio::time::timeout(CLOSE, self.operators.closed()).await);
         drop(self.own);
         if !self.streams.is_empty() {
             // qmux writes a close in a task of its own, which nothing lets us wait for.

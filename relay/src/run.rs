@@ -155,11 +155,12 @@ async fn assemble(
 
     let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
     let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members };
+    let operators = watch::Sender::new(());
     if let Some((address, listener)) = internal_listener {
         let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
         let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
         tracing::info!(%address, "serving operators");
-        tokio::spawn(internal::serve(listener, source));
+        tokio::spawn(internal::serve(listener, source, operators.clone()));
     }
     if config.stats.enabled {
         tokio::spawn(stats::publish(stats::Publishing {
@@ -195,6 +196,7 @@ async fn assemble(
         heirs,
         link,
         links,
+        operators,
         stop: Stop::default(),
         last_call: None,
     })

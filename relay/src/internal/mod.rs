@@ -14,6 +14,7 @@ use protocol::child::Sender;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// What the answers come from.
 #[derive(Clone)]
@@ -26,11 +27,11 @@ pub(crate) struct Source {
     pub(crate) supervisor: Option<Sender>,
 }
 
-/// Serves while the relay's role says so; for ever.
+/// Serves while the relay's role says so; for ever. `open` has receivers while there are connections.
 ///
 /// # Errors
 /// The socket can't be used.
-pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
+pub(crate) async fn serve(listener: std::net::TcpListener, source: Source, open: watch::Sender<()>) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let router = axum::Router::new()
         .route("/health", get(async || "ok\n"))
@@ -45,7 +46,13 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io
         let accepting = TcpListener::from_std(listener.try_clone()?)?;
         // Idle connections are closed with the role, so that whoever asks again reaches the successor. A task of its own: a
         // client that does not take its answer must not keep this relay from accepting when the role comes back.
-        tokio::spawn(axum::serve(accepting, router.clone()).with_graceful_shutdown(until_lost).into_future());
+        let serving = axum::serve(accepting, router.clone()).with_graceful_shutdown(until_lost);
+        let open = open.subscribe();
+        tokio::spawn(async move {
+            let ended = serving.await;
+            drop(open);
+            ended
+        });
         drop(role.wait_for(|role| !role.accepts_streams()).await);
     }
     Ok(())

@@ -92,10 +92,14 @@ impl Watch {
     /// One at a time: who spoke before has been told to drain, is being ended, gone, or can't be told anything.
     fn speaks(&mut self, generation: Generation) -> Result<(), String> {
         let before = self.speaker.replace(generation).filter(|before| *before != generation);
-        let before = before.and_then(|before| self.processes.get(&before));
-        let still = before.filter(|process| process.killed.is_none() && !process.unreachable && !process.failed);
-        let speaks = still.is_some_and(|process| !matches!(process.told, Told::Drain { .. }));
-        require(!speaks, "two speak for the node")
+        require(!before.is_some_and(|before| self.still_speaks(before)), "two speak for the node")
+    }
+
+    /// Whether one that was told to speak has no reason to have stopped.
+    pub(super) fn still_speaks(&self, generation: Generation) -> bool {
+        let process = self.processes.get(&generation);
+        let process = process.filter(|process| process.killed.is_none() && !process.unreachable && !process.failed);
+        process.is_some_and(|process| !matches!(process.told, Told::Drain { .. }))
     }
 
     fn send(&mut self, now: Time, generation: Generation, message: &ToChild) -> Result<(), String> {
