@@ -145,7 +145,12 @@ impl Control {
     fn command(&mut self, command: Command) {
         match command {
             Command::Activate { seq } => self.order(Order::Activate, seq),
-            Command::Standby { seq } => self.order(Order::Standby, seq),
+            Command::Standby { seq } => {
+                self.node.order(Order::Standby);
+                // The successor answers for the node from now on, with what this one has shown.
+                self.link.last_stats();
+                self.order(Order::Standby, seq);
+            }
             Command::Canary { seq, permille } => self.order(Order::Canary { permille }, seq),
             Command::Drain { seq, timeout, spread } => {
                 self.drain(timeout, spread.or(self.drain_spread));

@@ -57,7 +57,7 @@ fn open(page: &Page, what: &str) -> u64 {
 /// Guards those who bill and alert by counters: what goes down looks like a restart, and like traffic that never was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_total_goes_down_through_upgrades_and_each_session_counts_once() -> anyhow::Result<()> {
-    let supervisor = supervised(&["--probation", "500ms", "--drain-timeout", "3s"]).await?;
+    let supervisor = supervised(&["--probation", "500ms", "--drain-timeout", "8s"]).await?;
     let (server, operators) = (supervisor.address().await?, operators(&supervisor).await?);
     assert_eq!(scrape::get(operators, "/health").await?, "ok\n");
     let scraper = Scraper::start(operators, true);

@@ -13,8 +13,13 @@ use axum::routing::get;
 use protocol::child::Sender;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+/// How long after the role the first answer is given: by then the predecessor has stopped to answer, and what it showed last
+/// has come here by way of the supervisor. Who asks meanwhile waits in the listener's queue.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// What the answers come from.
 #[derive(Clone)]
@@ -41,6 +46,10 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source, open:
     // The role comes a message earlier.
     source.node.stats.known().await;
     while role.wait_for(|role| role.accepts_streams()).await.is_ok() {
+        tokio::time::sleep(SETTLE).await;
+        if !role.borrow().accepts_streams() {
+            continue;
+        }
         let mut lost = role.clone();
         let until_lost = async move { drop(lost.wait_for(|role| !role.accepts_streams()).await) };
         let accepting = TcpListener::from_std(listener.try_clone()?)?;
