@@ -35,7 +35,7 @@ interop: ## other projects' clients through an upgrade: moq-cli with a file made
 	cargo build --release --locked -p moq-supervise -p moq-relay
 	@contrib/dev/interop
 
-bench: bench-upgrade bench-media bench-fanout ## the benchmarks that are complete
+bench: bench-upgrade bench-media bench-fanout bench-restart ## every benchmark (bench-restart needs root)
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench
