@@ -26,7 +26,8 @@ async fn connect(endpoint: &Endpoint, server: SocketAddr, all: &mut Vec<Connecti
 /// All at once, so that packets for all of them follow each other on the wire.
 async fn echo(all: &[Connection]) -> anyhow::Result<()> {
     let mut echoes = JoinSet::new();
-    for connection in all.iter().cloned() {
+    for connection in all {
+        let connection = connection.clone();
         echoes.spawn(async move {
             let (mut send, mut recv) = connection.open_bi().await?;
             let (sent, back) = tokio::join!(
