@@ -164,6 +164,29 @@ async fn nobody_leaves_without_a_store_that_has_everything() -> anyhow::Result<(
     Ok(())
 }
 
+/// Guards the sockets that a dead relay's successor has taken over: another supervisor must steer to them as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_took_over_sockets_serves_on_under_the_next_supervisors() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    for generation in 1..=4 {
+        let active = service.status().await?.active().context("active")?.clone();
+        assert_eq!(active.generation, generation);
+        signal_process(active.pid.context("it runs")?, Signal::SIGKILL)?;
+        let next =
+            |status: &tests::supervisor::Status| status.active().is_some_and(|one| one.generation == generation + 1);
+        service.wait_for("a successor", next).await?;
+        for _ in 0..3 {
+            for _ in 0..20 {
+                Session::connect(service.address().await?).await?.echo(b"served").await?;
+            }
+            service.kill().await?;
+            service.serve().await?;
+        }
+    }
+    Ok(())
+}
+
 /// Guards the last words: a manager that handles a message after its sender is gone can't tell any more who that was, and
 /// drops it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
