@@ -1,6 +1,7 @@
 //! What the running relay makes of what happens to it.
 
 use super::{Control, Event, Next, Stop};
+use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::overlap::Links;
 use crate::role::Role;
@@ -25,6 +26,7 @@ fn control(workers: Workers) -> Control {
         node,
         workers,
         streams: Vec::new(),
+        cluster: Cluster::none(),
         own: None,
         tls: None,
         drain_timeout: Duration::from_secs(10),
@@ -32,6 +34,7 @@ fn control(workers: Workers) -> Control {
         heirs: HeirSet::new(),
         link: Link::Down,
         stop: Stop::default(),
+        last_call: None,
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test ends at the first surprise, says what it saw, and picks what it looks for"
 )]
 
+mod canonical;
 mod crash;
 mod failure;
 mod life;
