@@ -36,7 +36,7 @@ interop: ## other projects through upgrades: moq-cli with a file made by ffmpeg,
 	@contrib/dev/interop
 	target/release/interop_cluster
 
-bench: bench-upgrade bench-media bench-drain bench-fanout ## the benchmarks that are complete
+bench: bench-upgrade bench-media bench-drain bench-fanout bench-restart ## every benchmark (bench-restart needs root)
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench

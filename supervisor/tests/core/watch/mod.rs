@@ -9,7 +9,7 @@ use protocol::message::{FromChild, Generation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
-    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
+    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, Note, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
     Steering, Time,
 };
 
@@ -122,6 +122,10 @@ impl Watch {
         let failed = |message: &FromChild| matches!(message, FromChild::Failed { .. });
         self.ending |= !self.serving && matches!(event, Event::Message { message, .. } if failed(message));
         let after_event = self.clone();
+        // Whatever is done may be something that a status shows; after the last order nobody is there who could show it.
+        let shown = matches!(actions, [.., Action::Note(Note::Changed)]);
+        let last = matches!(actions, [.., Action::Exit { .. }]);
+        require(shown || last || actions.is_empty(), "a change that nobody is told of")?;
         for action in actions {
             self.obey(now, action)?;
         }
