@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a session lasts: long enough for several blows, short enough that relays drain.
 const LASTS: std::ops::Range<u64> = 1_000..8_000;
 
+/// Handshakes that are under way: more are a service that does not serve, and memory.
+const MOST_OPEN: usize = 200;
+
 /// The record, and the clock that its moments are of.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
@@ -140,6 +143,11 @@ async fn handshakes(
         tokio::select! {
             _stop = stopped.changed() => break,
             _tick = clock.tick() => {
+                if open.len() >= MOST_OPEN {
+                    let begun = book.now();
+                    book.note(|record| record.failed.push((begun, format!("{MOST_OPEN} others wait"))));
+                    continue;
+                }
                 let (book, config) = (book.clone(), config.clone());
                 let server = turn.next().context("a server")?;
                 open.spawn(async move {
