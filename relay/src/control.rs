@@ -16,7 +16,6 @@ use protocol::cid::HeirSet;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::watch;
 
 /// The signals that the relay handles.
 pub(crate) const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1];
@@ -67,8 +66,8 @@ pub(crate) struct Control {
     pub(crate) link: Link,
     /// The other generations.
     pub(crate) links: Links,
-    /// Held by whoever answers operators.
-    pub(crate) operators: watch::Sender<()>,
+    /// Operators are answered.
+    pub(crate) operators: bool,
     pub(crate) stop: Stop,
     /// When a drain that finds nobody may end.
     pub(crate) last_call: Option<Instant>,
@@ -237,11 +236,9 @@ impl Control {
         self.link.last_stats();
         tokio::join!(self.workers.stop(), self.cluster.stop());
         self.links.close().await;
-        // Who has asked already gets an answer.
-        drop(tokio::time::timeout(CLOSE, self.operators.closed()).await);
         drop(self.own);
-        if !self.streams.is_empty() {
-            // qmux writes a close in a task of its own, which nothing lets us wait for.
+        if !self.streams.is_empty() || self.operators {
+            // qmux writes a close in a task of its own, and axum an answer, which nothing lets us wait for.
             tokio::time::sleep(STREAM_FLUSH).await;
         }
         if forced == 0 {
@@ -267,7 +264,7 @@ const LAST_CALL: Duration = Duration::from_millis(100);
 /// How long sessions that are closed at once may take for it.
 const CLOSE: Duration = Duration::from_millis(500);
 
-/// How long stream sessions may take to write their closes.
+/// How long stream sessions may take to write their closes, and operators to be answered.
 const STREAM_FLUSH: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -155,12 +155,12 @@ async fn assemble(
 
     let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
     let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members };
-    let operators = watch::Sender::new(());
+    let operators = internal_listener.is_some();
     if let Some((address, listener)) = internal_listener {
         let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
         let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
         tracing::info!(%address, "serving operators");
-        tokio::spawn(internal::serve(listener, source, operators.clone()));
+        tokio::spawn(internal::serve(listener, source));
     }
     if config.stats.enabled {
         tokio::spawn(stats::publish(stats::Publishing {

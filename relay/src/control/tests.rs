@@ -22,7 +22,7 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 fn control(workers: Workers) -> Control {
     let node = Node::idle();
     Control {
-        operators: tokio::sync::watch::Sender::new(()),
+        operators: false,
         links: Links::new(Generation(1), node.origin.clone()),
         node,
         workers,

@@ -7,15 +7,16 @@ mod metrics;
 use crate::node::Node;
 use crate::supervise::Gauges;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use protocol::child::Sender;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 /// How long after the role the first answer is given: by then the predecessor has stopped to answer, and what it showed last
 /// has come here by way of the supervisor. Who asks meanwhile waits in the listener's queue.
@@ -32,15 +33,16 @@ pub(crate) struct Source {
     pub(crate) supervisor: Option<Sender>,
 }
 
-/// Serves while the relay's role says so; for ever. `open` has receivers while there are connections.
+/// Serves while the relay's role says so; for ever.
 ///
 /// # Errors
 /// The socket can't be used.
-pub(crate) async fn serve(listener: std::net::TcpListener, source: Source, open: watch::Sender<()>) -> io::Result<()> {
+pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let router = axum::Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/metrics", get(metrics))
+        .layer(map_response(last))
         .with_state(source.clone());
     let mut role = source.node.role.subscribe();
     // The role comes a message earlier.
@@ -50,21 +52,21 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source, open:
         if !role.borrow().accepts_streams() {
             continue;
         }
-        let mut lost = role.clone();
-        let until_lost = async move { drop(lost.wait_for(|role| !role.accepts_streams()).await) };
         let accepting = TcpListener::from_std(listener.try_clone()?)?;
-        // Idle connections are closed with the role, so that whoever asks again reaches the successor. A task of its own: a
-        // client that does not take its answer must not keep this relay from accepting when the role comes back.
-        let serving = axum::serve(accepting, router.clone()).with_graceful_shutdown(until_lost);
-        let open = open.subscribe();
-        tokio::spawn(async move {
-            let ended = serving.await;
-            drop(open);
-            ended
-        });
-        drop(role.wait_for(|role| !role.accepts_streams()).await);
+        tokio::select! {
+            biased;
+            // Ends the accepting alone: each connection is a task, and whoever got through is answered.
+            lost = role.wait_for(|role| !role.accepts_streams()) => if lost.is_err() { break },
+            ended = axum::serve(accepting, router.clone()).into_future() => return ended,
+        }
     }
     Ok(())
+}
+
+/// No connection outlives its answer: a scraper that kept one would go on asking a process that has lost the role.
+async fn last(mut answer: Response) -> Response {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 async fn metrics(State(Source { node, gauges, supervisor }): State<Source>) -> impl IntoResponse {
