@@ -16,6 +16,7 @@ mod matrix;
 mod model;
 mod probation;
 mod resume;
+mod silence;
 mod speaker;
 mod stop;
 mod upgrade;
