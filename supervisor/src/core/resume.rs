@@ -176,7 +176,7 @@ impl Core {
         self.steer(out);
         match self.phase {
             Phase::Idle => self.start(now, out),
-            Phase::First { .. } if self.next <= MAX_GENERATION => {
+            Phase::First { .. } if self.next <= MAX_GENERATION && !self.switches() => {
                 let generation = self.take_number();
                 self.phase = Phase::First { generation };
                 self.spawn(now, generation, out);
@@ -200,7 +200,8 @@ impl Core {
         }
     }
 
-    /// Ends those that were not active yet: of their messages some may be lost.
+    /// Ends those that were not ready yet: of their messages some may be lost. A ready one may have been steered to, and have
+    /// sessions: it is steered to again.
     fn drop_candidates(&mut self, now: Time, out: &mut Vec<Action>) {
         for generation in self.live() {
             let Some(child) = self.children.get_mut(&generation) else { continue };
@@ -211,6 +212,7 @@ impl Core {
                 continue;
             }
             match child.state {
+                State::Ready if !matches!(child.channel, Channel::Lost { .. }) => {}
                 State::Starting { .. } | State::Ready => {
                     out.push(warn(format!("generation {generation} was not ready: it is ended and started again")));
                     self.end(now, generation, End::Term, out);
@@ -222,9 +224,15 @@ impl Core {
         }
     }
 
+    /// Whether somebody is about to become active.
+    fn switches(&self) -> bool {
+        self.candidate().is_some_and(|candidate| self.is_ready(candidate))
+    }
+
     /// Puts the phase back to where what was lost is done again.
     fn begin_anew(&mut self, now: Time) {
         let standby = self.standby();
+        let switches = self.switches();
         let probation = || {
             let commit_at = now.after(self.settings.probation);
             let health = if self.settings.health { Health::Waiting } else { Health::Unprobed };
@@ -232,6 +240,7 @@ impl Core {
         };
         match &mut self.phase {
             Phase::Serving { upgrade: Some(Upgrade { stage, .. }), .. } => match stage {
+                Stage::Starting { .. } if switches => {}
                 Stage::Checking { .. } | Stage::Starting { .. } => *stage = Stage::Room,
                 Stage::Probation { give_up_at, health, .. } => {
                     if *health != Health::Unprobed || self.settings.health {
@@ -242,6 +251,7 @@ impl Core {
                 Stage::Room => {}
             },
             Phase::Down { respawn, .. } => match respawn.step {
+                Attempt::Running { .. } if switches => {}
                 Attempt::Running { .. } => respawn.step = Attempt::Waiting { at: now },
                 Attempt::Waiting { .. } => {}
             },
