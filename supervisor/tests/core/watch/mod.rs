@@ -133,6 +133,7 @@ impl Watch {
             let drain = self.settings.stop_timeout.unwrap_or(STOP_TIMEOUT);
             self.end_by = Some(now.after(drain + 2 * GRACE + ACKNOWLEDGE + STUCK));
         }
+        require(next_deadline.is_none_or(|next| next > now), "what is due is left undone")?;
         self.check(now, next_deadline)?;
         before.check_reaction(&after_event, self, event)
     }
