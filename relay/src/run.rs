@@ -122,7 +122,7 @@ async fn assemble(
             links.add(peer, stream);
         }
     }
-    let cluster = Cluster::start(config, token.as_ref(), &node)?;
+    let mut cluster = Cluster::start(config, token.as_ref(), &node)?;
     let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
@@ -177,7 +177,9 @@ async fn assemble(
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
-            links.established().await;
+            if promised > 0 {
+                tokio::join!(links.established(), cluster.settled());
+            }
             sender.ready();
             tokio::spawn(report(sender.clone(), gauges.clone()));
             Link::Up { sender, receiver, gauges }

@@ -212,6 +212,10 @@ impl Core {
                 out.push(Action::Retire { generation });
                 continue;
             }
+            // It serves on sockets that packets have always been steered to, whether it has said that it is ready or not.
+            if child.takes_over.is_some() && child.is_adopted() && matches!(child.state, State::Starting { .. }) {
+                child.state = State::Ready;
+            }
             match child.state {
                 State::Ready if !matches!(child.channel, Channel::Lost { .. }) => {}
                 State::Starting { .. } | State::Ready => {

@@ -269,6 +269,20 @@ fn one_that_may_have_been_steered_to_is_the_only_one() {
     }
 }
 
+/// Guards the sessions of a successor that has the sockets of a dead one, which are steered to all the time.
+#[test]
+fn one_that_has_taken_over_sockets_is_not_ended() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    life.adopt(2);
+    let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+    assert!(!out.iter().any(|action| matches!(action, Action::Kill { .. } | Action::Spawn { .. })), "{out:?}");
+    feed(&mut core, life.now, Event::Steered { active: Generation(2) });
+    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+    feed(&mut core, life.now, Event::Message { generation: Generation(2), message: FromChild::Ready });
+    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+}
+
 #[test]
 fn a_silent_child_has_its_time_from_the_restore_on() {
     let mut life = Life::serving(settings());
