@@ -171,8 +171,11 @@ async fn a_hundred_upgrades_leave_no_descriptor_thread_or_process_behind() -> an
         // The old one stays for its last call; four of them would be too many.
         after = settled().await?;
     }
-    assert_eq!(after.2, 1);
-    assert_eq!(before, after);
+    let ((descriptors, threads, _), (left, still, processes)) = (before, after);
+    assert_eq!(processes, 1);
+    assert_eq!(threads, still);
+    // The first look may have caught one that is just being closed.
+    assert!(left <= descriptors, "{descriptors} descriptors before, {left} after");
     Ok(())
 }
 
