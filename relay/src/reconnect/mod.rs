@@ -47,6 +47,8 @@ pub struct Reconnect<P> {
     /// When the sequence began, for the time that it may take; `None` after a healthy session.
     since: Option<Instant>,
     backoff: Duration,
+    /// A session that was not healthy has been left at once since the last one that was.
+    hurried: bool,
     chain: Chain<P>,
     rest: Rest,
     ids: u64,
@@ -64,6 +66,7 @@ impl<P: Clone + Eq> Reconnect<P> {
             told: Vec::new(),
             since: None,
             backoff: settings.backoff.initial,
+            hurried: false,
             chain: Chain::default(),
             rest: Rest::default(),
             ids: 0,
@@ -120,6 +123,7 @@ impl<P: Clone + Eq> Reconnect<P> {
             if standing == Standing::Healthy {
                 self.since = None;
                 self.backoff = self.settings.backoff.initial;
+                self.hurried = false;
                 self.chain.healthy();
                 let retire = since + self.settings.handover;
                 self.told.iter_mut().for_each(|told| told.retire = Some(retire));
@@ -190,7 +194,18 @@ impl<P: Clone + Eq> Reconnect<P> {
                     self.leave(out);
                     self.try_again(now, left_at_once(), luck, out);
                 }
-                (Restart::Wait, _) | (Restart::Handoff, false) => self.serve_out(healthy, out),
+                // A careful dial costs nothing where it reaches the process that is leaving, and where that began to
+                // leave only just now, it reaches the successor.
+                (Restart::Handoff, false) if !self.hurried => {
+                    self.hurried = true;
+                    self.leave(out);
+                    self.dial(now, out);
+                }
+                (Restart::Handoff, false) => {
+                    self.leave(out);
+                    self.try_again(now, left_at_once(), luck, out);
+                }
+                (Restart::Wait, _) => self.serve_out(healthy, out),
             },
             Direction::Refused(_) => self.serve_out(healthy, out),
         }

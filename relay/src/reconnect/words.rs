@@ -23,8 +23,8 @@ pub enum Restart {
     Redial,
     /// Serve until the peer closes the session, then dial.
     Wait,
-    /// Dial at once off a healthy session; serve until the close off one that was told before it was healthy, which
-    /// means that the dial reached the process that is leaving.
+    /// Dial at once, while the session serves on; serve until the close when that dial reaches the process that is
+    /// leaving. Off sessions that were told before they were healthy, one after the other, only the first dial is at once.
     Handoff,
 }
 

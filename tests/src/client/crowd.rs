@@ -120,7 +120,8 @@ impl Via {
                 Ok(session)
             }
             Self::Tcp(server) => {
-                let config = qmux::tcp::Config::new(qmux::Version::QMux01).protocols([VERSION]);
+                let config =
+                    qmux::tcp::Config::new(qmux::Version::QMux01).protocols([VERSION]).handshake_timeout(PATIENCE);
                 let transport = moq_tokio::transport::Session::new(config.connect(*server).await.context("TCP")?);
                 let (session, driver) = client.connect(now, transport).await.context("the MoQ set-up")?;
                 tokio::spawn(moq_net::time::run(driver));

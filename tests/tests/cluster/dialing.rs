@@ -1,6 +1,6 @@
 //! Who is dialed, with what, and what comes over the link.
 
-use crate::node::{RATE, alone, assert_discreet, dialing, member, token_file, url};
+use crate::node::{RATE, alone, assert_discreet, dialing, member, telltale, token_file, url};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::time::Duration;
 use tests::client::flow::Flow;
@@ -27,16 +27,16 @@ async fn broadcasts_pass_in_both_directions_over_both_transports() -> anyhow::Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_token_opens_what_the_public_may_not_and_is_never_printed() -> anyhow::Result<()> {
     let token = token_file()?;
-    let middle = alone("anon/**", &[dialing(&[]), member(token.path()).to_vec()].concat()).await?;
+    let middle = telltale("anon/**", &[dialing(&[]), member(token.path()).to_vec()].concat()).await?;
     let mut ends = Vec::new();
     for (scheme, version) in [(Scheme::Https, "moq-lite-06"), (Scheme::Quic, "moq-transport-22")] {
         let version = ["--connect-version", version].map(str::to_owned).to_vec();
         let args = [dialing(&[url(scheme, middle.address)?]), member(token.path()).to_vec(), version].concat();
-        ends.push(alone("**", &args).await?);
+        ends.push(telltale("**", &args).await?);
     }
-    Flow::start("hidden/from/the/public", RATE, ends[0].address, ends[1].address).await?.check().await?;
+    Flow::start("hidden/from/the/public", RATE, ends[0].address, ends[1].address).await?;
 
-    let stranger = alone("**", &dialing(&[format!("{}?jwt=wrong", url(Scheme::Https, middle.address)?)])).await?;
+    let stranger = telltale("**", &dialing(&[format!("{}?jwt=wrong", url(Scheme::Https, middle.address)?)])).await?;
     let line = stranger.process.wait_for_line("failed to dial", PATIENCE).await?;
     assert!(line.contains("401"), "{line}");
     let line = stranger.process.wait_for_line("no link with a peer", PATIENCE).await?;

@@ -36,12 +36,21 @@ pub(crate) fn url(scheme: Scheme, server: SocketAddr) -> anyhow::Result<String> 
     Ok(native::url(scheme, server)?.to_string())
 }
 
-/// A node without a supervisor that logs everything there is. `public`: what anybody may do.
+/// A node without a supervisor. `public`: what anybody may do.
 pub(crate) async fn alone(public: &str, args: &[String]) -> anyhow::Result<Relay> {
+    with_log("debug,moq_net=info,quinn=info,quinn_proto=info", public, args).await
+}
+
+/// As [`alone`], but it logs everything there is. That takes most of its time, so it is for tests without much media.
+pub(crate) async fn telltale(public: &str, args: &[String]) -> anyhow::Result<Relay> {
+    with_log("trace", public, args).await
+}
+
+async fn with_log(log: &str, public: &str, args: &[String]) -> anyhow::Result<Relay> {
     let launch = Launch::new(program::relay()?)
         .args(["--listen", "[::]:0", "--listen-tls-generate", "localhost", "--auth-public", public])
         .args(args)
-        .env("RUST_LOG", "trace");
+        .env("RUST_LOG", log);
     Relay::of(launch.start()?).await
 }
 

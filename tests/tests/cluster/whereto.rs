@@ -1,6 +1,6 @@
 //! Where a drain sends those who are told to go.
 
-use crate::node::{TOKEN, alone, assert_discreet, dialing, member, token_file, url};
+use crate::node::{TOKEN, assert_discreet, dialing, member, telltale, token_file, url};
 use nix::sys::signal::Signal;
 use tests::client::media;
 use tests::client::native::Scheme;
@@ -13,7 +13,7 @@ use tests::wait::PATIENCE;
 async fn a_peer_is_told_its_own_url_with_its_credentials_and_a_client_none() -> anyhow::Result<()> {
     let token = token_file()?;
     let args = [dialing(&[]), member(token.path()).to_vec(), vec!["--drain-timeout".to_owned(), "30s".to_owned()]];
-    let node = alone("**", &args.concat()).await?;
+    let node = telltale("**", &args.concat()).await?;
     let origin = media::origin();
     let both = Media::both(&origin);
     let target = format!("/room?x=1&jwt={TOKEN}");
@@ -32,15 +32,17 @@ async fn a_peer_is_told_its_own_url_with_its_credentials_and_a_client_none() -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_end_of_a_link_prints_the_token_at_a_drain() -> anyhow::Result<()> {
     let token = token_file()?;
-    let versions = ["moq-lite-06", "moq-transport-17", "moq-transport-22"];
-    for (scheme, version) in
-        [Scheme::Https, Scheme::Quic].into_iter().flat_map(|scheme| versions.map(|version| (scheme, version)))
-    {
+    for (scheme, version) in [
+        (Scheme::Https, "moq-lite-06"),
+        (Scheme::Https, "moq-transport-22"),
+        (Scheme::Quic, "moq-lite-06"),
+        (Scheme::Quic, "moq-transport-17"),
+    ] {
         let version = ["--connect-version", version].map(str::to_owned).to_vec();
-        let args = [dialing(&[]), member(token.path()).to_vec(), vec!["--drain-timeout".to_owned(), "2s".to_owned()]];
-        let dialed = alone("**", &args.concat()).await?;
+        let args = [dialing(&[]), member(token.path()).to_vec(), vec!["--drain-timeout".to_owned(), "1s".to_owned()]];
+        let dialed = telltale("**", &args.concat()).await?;
         let args = [dialing(&[url(scheme, dialed.address)?]), member(token.path()).to_vec(), version].concat();
-        let dials = alone("**", &args).await?;
+        let dials = telltale("**", &args).await?;
         dials.process.wait_for_line("peer connected", PATIENCE).await?;
         dialed.process.signal(Signal::SIGTERM)?;
         let line = dials.process.wait_for_line("the peer is leaving", PATIENCE).await?;

@@ -135,7 +135,7 @@ pub(crate) static GOAWAY_RESTART: Setting = setting(
     (Text, "POLICY"),
     Value("handoff"),
     "What a GOAWAY that names no other place is answered with: redial, a dial at once; wait, none until the peer closes; \
-     handoff, a dial at once, and patience when that was told to go before it was healthy. Not a setting of moq-relay \
+     handoff, a dial at once, and patience when that reaches the process that is leaving. Not a setting of moq-relay \
      0.17, which waits.",
 );
 pub(crate) static GOAWAY_HANDOVER: Setting = setting(

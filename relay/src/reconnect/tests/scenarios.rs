@@ -91,6 +91,23 @@ fn a_draining_node_that_is_reached_again_serves_until_it_closes() {
     assert_eq!((history.waits(), errors(&history).len()), (0, 0), "{history:?}");
 }
 
+/// A node whose own upgrade comes right after ours was active when we dialed it, and is told on to its successor.
+#[test]
+fn a_session_that_is_told_before_it_is_healthy_moves_to_the_successor_at_once() {
+    let world = |_, at: Duration| if at < 2 * MS { Does::Restart(Life::Short) } else { Does::Serve };
+    let history = live(world, settings(Restart::Handoff), Luck::LONG, 60 * SECOND);
+    assert_eq!((history.dials.len(), history.waits(), history.retired), (2, 0, 1), "{history:?}");
+}
+
+/// A process that was leaving already when it was dialed: one careful dial finds that out, and no more follow.
+#[test]
+fn a_draining_node_that_is_reached_first_is_tried_once_more_and_serves_until_it_closes() {
+    let world = |_, at: Duration| if at < DRAIN { Does::Restart(Life::Short) } else { Does::Serve };
+    let history = live(world, settings(Restart::Handoff), Luck::LONG, 60 * SECOND);
+    assert_eq!((history.dials.len(), history.waits()), (3, 0), "{history:?}");
+    assert!(history.dials[2].0 >= DRAIN, "{history:?}");
+}
+
 /// Under a supervisor the dial reaches the successor.
 #[test]
 fn a_handoff_moves_before_it_lets_go() {
