@@ -17,6 +17,7 @@ pub mod event;
 mod expire;
 mod generation;
 mod handoff;
+mod heirs;
 mod orders;
 mod resume;
 pub mod snapshot;
@@ -62,6 +63,8 @@ pub struct Core {
     /// `Note::Serving` has been given.
     announced: bool,
     last_failure: Option<FailureView>,
+    /// Those whose process has been reaped, until their clients have given up.
+    mourned: BTreeMap<Generation, Time>,
     /// Which one speaks for the node: it was told the counters of the others, and is told when they change.
     speaker: Option<Generation>,
     /// The counters of those that have gone, added up.
@@ -87,6 +90,7 @@ impl Core {
             steer_again: None,
             announced: false,
             last_failure: None,
+            mourned: BTreeMap::new(),
             speaker: None,
             gone: Stats::default(),
             left: None,

@@ -10,6 +10,7 @@
 
 mod crash;
 mod failure;
+mod heirs;
 mod life;
 mod matrix;
 mod model;
