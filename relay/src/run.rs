@@ -116,7 +116,6 @@ async fn assemble(
             links.add(peer, stream);
         }
     }
-    let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
     for protocol::child::Listener { address, socket, .. } in listeners {
@@ -165,7 +164,7 @@ async fn assemble(
         tls,
         drain_timeout: config.drain_timeout,
         drain_spread: spread.or(config.drain_spread),
-        heirs,
+        endpoints,
         link,
         links,
         stop: Stop::default(),
