@@ -2,6 +2,7 @@
 
 pub mod echo;
 pub mod handshake;
+pub mod line;
 pub mod media;
 pub mod native;
 pub mod webtransport;
