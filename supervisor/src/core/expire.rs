@@ -82,7 +82,7 @@ impl Core {
                 let (reason, how) = match &child.channel {
                     Channel::Lost { error, exit_by } if *exit_by <= now => (error.clone(), End::Term),
                     Channel::Lost { .. } | Channel::Open | Channel::Garbled if *deadline <= now => {
-                        ("it was not ready in time".to_owned(), End::Group)
+                        ("it was not ready in time; --ready-timeout allows more".to_owned(), End::Group)
                     }
                     Channel::Lost { .. } | Channel::Open | Channel::Garbled => return,
                 };

@@ -16,11 +16,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Why a child did not get its sockets.
-struct NotAdopted {
-    /// One line for the operator.
-    error: String,
-    /// What a first generation's failure by this ends the supervisor with.
-    status: u8,
+enum NotAdopted {
+    /// It can't have what it wants.
+    Refused {
+        /// One line for the operator.
+        error: String,
+        /// What a first generation's failure by this ends the supervisor with.
+        status: u8,
+    },
+    /// It can't be told: most likely it has just ended, and its own end says more.
+    Lost(String),
 }
 
 impl Driver {
@@ -46,7 +51,8 @@ impl Driver {
                         self.link(generation, links);
                         Event::Adopted { generation }
                     }
-                    Err(NotAdopted { error, status }) => Event::AdoptFailed { generation, error, status },
+                    Err(NotAdopted::Refused { error, status }) => Event::AdoptFailed { generation, error, status },
+                    Err(NotAdopted::Lost(error)) => return self.lose(generation, error),
                 };
                 self.events.push_back(event);
             }
@@ -171,12 +177,13 @@ impl Driver {
         flush: bool,
     ) -> Result<(), NotAdopted> {
         let generation = head.generation;
-        let (kept, secrets) = self.secrets(generation).map_err(|error| NotAdopted {
+        let (kept, secrets) = self.secrets(generation).map_err(|error| NotAdopted::Refused {
             error: format!("the keys can't be handed over: {error}"),
             status: exit::FAILURE,
         })?;
         let granted = self.table.grant(generation, wanted, takes_over, flush);
-        let granted = granted.map_err(|error| NotAdopted { error: error.to_string(), status: error.exit_status() })?;
+        let granted =
+            granted.map_err(|error| NotAdopted::Refused { error: error.to_string(), status: error.exit_status() })?;
         for warning in granted.warnings {
             tracing::warn!("generation {generation}: {warning}");
         }
@@ -190,8 +197,7 @@ impl Driver {
         self.persist();
         let secrets = secrets.iter().map(AsFd::as_fd).chain(self.ledgers.file(generation)).collect();
         for part in adopt::split(Adopt { kept, ..head }, secrets, self.table.handed(generation)) {
-            let sent = self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds);
-            sent.map_err(|error| NotAdopted { error, status: exit::NOT_READY })?;
+            self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds).map_err(NotAdopted::Lost)?;
         }
         Ok(())
     }

@@ -49,7 +49,10 @@ pub(super) fn generation(name: &OsStr, args: &[OsString], channel: OwnedFd) -> R
     exec::clean_slate(&mut command, Some(channel));
     exec::execute(&mut command, image);
     let process = start(&mut command, Stdio::null()).map_err(|error| {
-        let line = format!("{} can't be executed: {error}", file.display());
+        let mut line = format!("{} can't be executed: {error}", file.display());
+        if error.raw_os_error() == Some(libc::ENOEXEC) {
+            line.push_str("; it is no program for this machine, or a script without a first line such as #!/bin/sh");
+        }
         match error.raw_os_error() {
             Some(libc::ENOENT) => SpawnError::NotFound(line),
             Some(libc::EACCES | libc::ENOEXEC | libc::EPERM | libc::ENOTDIR | libc::ELIBBAD) => {

@@ -73,7 +73,7 @@ fn one_that_hangs_is_killed_at_the_ready_timeout() {
     assert!(life.orders().is_empty());
     life.pass(ms(1));
     assert_eq!(life.orders(), ["kill 2", "answer 1"]);
-    assert_eq!(failed_with(&life, waiter), "it was not ready in time");
+    assert_eq!(failed_with(&life, waiter), "it was not ready in time; --ready-timeout allows more");
 }
 
 #[test]
