@@ -21,7 +21,7 @@ impl Core {
     pub(super) fn exited(&mut self, now: Time, generation: Generation, status: ExitStatus, out: &mut Vec<Action>) {
         let candidate = self.candidate() == Some(generation);
         let Some(child) = self.children.remove(&generation) else { return };
-        self.mourn(now, generation, &child, out);
+        self.mourn(now, generation, &child, status, out);
         self.absorb(generation, &child.stats, out);
         let held = match child.state {
             State::Starting { .. } | State::Ready => {

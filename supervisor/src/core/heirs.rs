@@ -1,6 +1,6 @@
 //! The dead, and who answers for them: docs/design/ledger.md.
 
-use super::event::Action;
+use super::event::{Action, ExitStatus};
 use super::generation::{Child, State};
 use super::time::Time;
 use super::{Core, Holder, Phase};
@@ -17,9 +17,29 @@ const MARGIN: Duration = Duration::from_secs(10);
 const MOST: usize = 32;
 
 impl Core {
-    /// Remembers a generation whose process has been reaped, if it ever had sockets.
-    pub(super) fn mourn(&mut self, now: Time, generation: Generation, child: &Child, out: &mut Vec<Action>) {
+    /// Remembers a generation whose process has been reaped, if it ever had sockets. One that has drained to its end has
+    /// closed every connection itself: their late packets get no answer.
+    pub(super) fn mourn(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        child: &Child,
+        status: ExitStatus,
+        out: &mut Vec<Action>,
+    ) {
         let Some(about) = &child.about else { return };
+        match child.state {
+            State::Draining { .. } if status == ExitStatus::Code(0) => {
+                out.push(Action::Forget { generation });
+                return;
+            }
+            State::Draining { .. }
+            | State::Starting { .. }
+            | State::Ready
+            | State::Active
+            | State::Standby
+            | State::Ending { .. } => {}
+        }
         self.mourned.insert(generation, now.after(retention(about.idle_timeout)));
         while self.mourned.len() > MOST
             && let Some((generation, _)) = self.mourned.pop_first()

@@ -46,21 +46,26 @@ fn the_standby_that_takes_over_answers_for_the_failed_one_once_it_is_gone() {
     assert_eq!(life.heirs(), ["heir 1 of 2"]);
 }
 
-/// Evicted, killed at its deadline, or drained to the end: its clients may not know it.
+/// Evicted, killed at its deadline, crashed: its clients don't know it. One that has drained to its end has told them.
 #[test]
-fn the_active_one_answers_for_whoever_ends() {
-    for status in [ExitStatus::Code(0), ExitStatus::Signal(9), ExitStatus::Unknown] {
+fn the_active_one_answers_for_whoever_ends_without_a_word() {
+    for (status, heirs) in [
+        (ExitStatus::Code(0), "forget 1"),
+        (ExitStatus::Code(1), "heir 3 of 1"),
+        (ExitStatus::Signal(9), "heir 3 of 1"),
+        (ExitStatus::Unknown, "heir 3 of 1"),
+    ] {
         let mut life = Life::with_generations(settings(), 3);
         life.exits(1, status);
-        assert_eq!(life.heirs(), ["heir 3 of 1"]);
+        assert_eq!(life.heirs(), [heirs]);
     }
 }
 
 #[test]
 fn the_next_active_one_answers_for_all_that_are_remembered() {
     let mut life = Life::with_generations(settings(), 3);
-    life.exits(1, ExitStatus::Code(0));
-    life.exits(2, ExitStatus::Code(0));
+    life.crashes(1);
+    life.crashes(2);
     life.upgrade();
     life.adopt(4);
     assert_eq!(life.heirs(), [""; 0], "a candidate beside an active one gets none of their packets");

@@ -186,7 +186,8 @@ impl Watch {
                 let unasked = *status == ExitStatus::Code(0) && self.is_active(*generation) && !stand_in;
                 let had_sockets =
                     self.processes.remove(generation).is_some_and(|process| process.adopting || process.adopted);
-                if had_sockets {
+                // One that has drained to its end has told its clients itself.
+                if had_sockets && *status != ExitStatus::Code(0) {
                     self.gone.insert(*generation, now);
                 }
                 self.held.insert(*generation);
