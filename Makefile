@@ -30,10 +30,11 @@ test: build ## everything; prints the slowest tests
 	cargo test --locked --workspace --doc --all-features --quiet
 	@contrib/dev/nextest
 
-interop: ## other projects' clients through an upgrade: moq-cli with a file made by ffmpeg
+interop: ## other projects through upgrades: moq-cli with a file made by ffmpeg, a cluster with today's moq-relay
 	@contrib/dev/setup build interop
-	cargo build --release --locked -p moq-supervise -p moq-relay
+	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	@contrib/dev/interop
+	target/release/interop_cluster
 
 bench: bench-upgrade bench-crash bench-media bench-fanout ## the benchmarks that are complete
 

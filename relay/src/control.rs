@@ -1,5 +1,7 @@
 //! What the running relay does when something happens to it: signals, orders of the supervisor, a worker's end.
 
+use crate::cluster::Cluster;
+use crate::drain::{Registry, sleep_until};
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Order;
@@ -53,6 +55,8 @@ pub(crate) struct Control {
     pub(crate) workers: Workers,
     /// The stream listeners' open sessions, by listener name.
     pub(crate) streams: Vec<(&'static str, Arc<Tally>)>,
+    /// The links to peers.
+    pub(crate) cluster: Cluster,
     /// The sockets, when they are this process's own.
     pub(crate) own: Option<Own>,
     pub(crate) tls: Option<Tls>,
@@ -63,6 +67,8 @@ pub(crate) struct Control {
     /// The other generations.
     pub(crate) links: Links,
     pub(crate) stop: Stop,
+    /// When a drain that finds nobody may end.
+    pub(crate) last_call: Option<Instant>,
 }
 
 impl Control {
@@ -80,7 +86,7 @@ impl Control {
                 ended = self.workers.ended() => Event::WorkerEnded(ended),
                 Some(signal) = signals.next() => Event::Signal(signal),
                 command = self.link.next() => command.map_or(Event::Orphaned, Event::Command),
-                () = self.node.registry.drained() => Event::Drained,
+                () = drained(&self.node.registry, self.last_call) => Event::Drained,
                 _ = check.tick(), if self.tls.is_some() => Event::CheckTls,
             };
             match self.handle(event) {
@@ -143,6 +149,7 @@ impl Control {
                 self.link.ack(seq);
             }
             Command::Undrain { seq } => {
+                self.last_call = None;
                 self.node.registry.undrain();
                 self.order(Order::Undrain, seq);
             }
@@ -163,9 +170,11 @@ impl Control {
         self.link.ack(seq);
     }
 
-    fn drain(&self, timeout: Duration, spread: Option<Duration>) {
+    fn drain(&mut self, timeout: Duration, spread: Option<Duration>) {
+        let now = Instant::now();
+        self.last_call.get_or_insert(now + LAST_CALL);
         self.node.order(Order::Drain);
-        let begun = self.node.registry.drain(Instant::now(), timeout, spread);
+        let begun = self.node.registry.drain(now, timeout, spread);
         if let Some(clamped) = begun.clamped {
             tracing::warn!(
                 "a spread of {} does not fit a drain timeout of {}: GOAWAYs are spread over {}, 80 % of it",
@@ -198,6 +207,7 @@ impl Control {
                 "snapshot of a worker"
             );
         }
+        tracing::info!(sessions = self.cluster.tally.get(), "snapshot of the links to peers");
         for (listener, tally) in &self.streams {
             tracing::info!(listener, sessions = tally.get(), "snapshot of a listener");
         }
@@ -213,7 +223,7 @@ impl Control {
         }
         let forced = self.node.registry.counts().forced;
         self.link.last_stats();
-        self.workers.stop().await;
+        tokio::join!(self.workers.stop(), self.cluster.stop());
         self.links.close().await;
         drop(self.own);
         if !self.streams.is_empty() {
@@ -227,6 +237,18 @@ impl Control {
         }
     }
 }
+
+/// Waits until everybody has left, but no shorter than until the last call.
+async fn drained(registry: &Registry, last_call: Option<Instant>) {
+    if last_call.is_some() {
+        sleep_until(last_call).await;
+    }
+    registry.drained().await;
+}
+
+/// How long a drain lasts at least. First flights that the kernel had queued here before newcomers were steered away are
+/// accepted, and counted, by then; a process that ended before would leave their clients to their next retransmission.
+const LAST_CALL: Duration = Duration::from_millis(100);
 
 /// How long sessions that are closed at once may take for it.
 const CLOSE: Duration = Duration::from_millis(500);

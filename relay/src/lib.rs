@@ -13,6 +13,7 @@ mod log;
 mod node;
 mod overlap;
 pub mod quic;
+pub mod reconnect;
 pub mod role;
 mod run;
 mod session;

@@ -50,7 +50,7 @@ impl Node {
         Arc::new(Self {
             registry: Registry::new(),
             role: watch::Sender::new(Role::Active),
-            rules: Rules::new(&nothing),
+            rules: Rules::new(&nothing, None),
             origin,
             server: moq_net::Server::new(),
             protocols: Vec::new(),

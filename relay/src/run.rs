@@ -2,6 +2,8 @@
 
 use crate::admission::Rules;
 use crate::cluster::hop::hop;
+use crate::cluster::peer::Token;
+use crate::cluster::{self, Cluster};
 use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
@@ -34,9 +36,10 @@ use tokio::sync::watch;
 /// 3. The sockets: adopted from the supervisor (`hello`, `adopt`), or bound here. A relay that can't have its addresses
 ///    ends before it has made anything else.
 /// 4. TLS, with the certificate that an earlier generation generated, if there is one.
-/// 5. The origin and the links with older generations, then the workers, all at the same time: each accepts as soon as it
-///    runs.
-/// 6. `ready`, when every worker accepts and the links are up. The stream listeners open with the active role; alone, that is now.
+/// 5. The origin and the links with older generations and with peers, then the workers, all at the same time: each accepts
+///    as soon as it runs.
+/// 6. `ready`, when every worker accepts and the links between generations are up. The stream listeners open with the active
+///    role; alone, that is now.
 /// 7. Orders and signals until the end.
 ///
 /// # Errors
@@ -80,10 +83,11 @@ async fn start(config: &Config, channel: Option<Unadopted>) -> anyhow::Result<Co
     control
 }
 
-/// One thread is enough for orders, the origin and its routes. Stream sessions run here too, and get a pool.
+/// One thread is enough for orders, the origin and its routes. Stream sessions and links to peers run here too, and get a
+/// pool.
 fn main_runtime(config: &Config) -> std::io::Result<tokio::runtime::Runtime> {
     let streams = config.listen.tcp.is_some() || config.listen.unix.is_some();
-    let mut builder = if streams {
+    let mut builder = if streams || !config.cluster.peers.is_empty() {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
@@ -108,7 +112,8 @@ async fn assemble(
     };
 
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
-    let node = node(config, generation, role)?;
+    let token = config.cluster.token.as_deref().map(cluster::token).transpose()?;
+    let node = node(config, generation, token.clone(), role)?;
     let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone());
     if let Some((_, inbox)) = &mut supervisor {
         // Early: by the time the workers accept, what the others publish is known here.
@@ -116,6 +121,7 @@ async fn assemble(
             links.add(peer, stream);
         }
     }
+    let cluster = Cluster::start(config, token.as_ref(), &node)?;
     let mut workers = Workers::none();
     let mut streams = Vec::new();
     for protocol::child::Listener { address, socket, .. } in listeners {
@@ -160,6 +166,7 @@ async fn assemble(
         node,
         workers,
         streams,
+        cluster,
         own,
         tls,
         drain_timeout: config.drain_timeout,
@@ -168,11 +175,17 @@ async fn assemble(
         link,
         links,
         stop: Stop::default(),
+        last_call: None,
     })
 }
 
 /// The origin, with its driver on this runtime, and what sessions need beside it.
-fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::Result<Arc<Node>> {
+fn node(
+    config: &Config,
+    generation: Option<Generation>,
+    token: Option<Token>,
+    role: Role,
+) -> anyhow::Result<Arc<Node>> {
     let cache = cache::pool(&config.cache).context("can't size the cache")?;
     let hop = hop(config.cluster.id, generation);
     tracing::debug!(hop = hop.id(), "hop id");
@@ -186,7 +199,7 @@ fn node(config: &Config, generation: Option<Generation>, role: Role) -> anyhow::
     Ok(Arc::new(Node {
         registry: Registry::new(),
         role: watch::Sender::new(role),
-        rules: Rules::new(&config.auth),
+        rules: Rules::new(&config.auth, token),
         origin,
         protocols: versions.alpns(),
         server: moq_net::Server::new().with_versions(versions),

@@ -59,7 +59,7 @@ fn argument(setting: &'static Setting) -> Arg {
     match setting.form {
         Form::Text | Form::Number | Form::Bool => arg.action(ArgAction::Set),
         Form::Switch => arg.action(ArgAction::Set).num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Form::Texts | Form::Numbers => arg.action(ArgAction::Append),
+        Form::Texts | Form::Numbers | Form::Peers => arg.action(ArgAction::Append),
     }
 }
 

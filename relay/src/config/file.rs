@@ -105,13 +105,14 @@ fn expected(form: Form) -> &'static str {
         Form::Bool | Form::Switch => "true or false",
         Form::Texts => "a string or an array of strings",
         Form::Numbers => "an integer or an array of integers",
+        Form::Peers => "a URL, a table of url, cost and token, or an array of them",
     }
 }
 
 /// The texts of a value, or the name of the type that was found instead of the expected one.
 fn texts(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, &'static str> {
     match (setting.form, value.get_ref()) {
-        (Form::Texts | Form::Numbers, DeValue::Array(items)) => {
+        (Form::Texts | Form::Numbers | Form::Peers, DeValue::Array(items)) => {
             items.iter().map(|item| scalar(setting.form, item.get_ref())).collect()
         }
         (form, value) => Ok(vec![scalar(form, value)?]),
@@ -120,7 +121,8 @@ fn texts(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>,
 
 fn scalar(form: Form, value: &DeValue<'_>) -> Result<String, &'static str> {
     match (form, value) {
-        (Form::Text | Form::Texts, DeValue::String(text)) => Ok(text.to_string()),
+        (Form::Text | Form::Texts | Form::Peers, DeValue::String(text)) => Ok(text.to_string()),
+        (Form::Peers, DeValue::Table(table)) => json(table),
         (Form::Number | Form::Numbers, DeValue::Integer(number)) => {
             // Digits of another base are normalised here; the size is checked where the setting is parsed.
             i128::from_str_radix(number.as_str(), number.radix())
@@ -130,4 +132,23 @@ fn scalar(form: Form, value: &DeValue<'_>) -> Result<String, &'static str> {
         (Form::Bool | Form::Switch, DeValue::Boolean(value)) => Ok(value.to_string()),
         (_, value) => Err(value.type_str()),
     }
+}
+
+/// A table of plain values as JSON.
+fn json(table: &DeTable<'_>) -> Result<String, &'static str> {
+    let mut object = serde_json::Map::new();
+    for (name, value) in table {
+        let value = match value.get_ref() {
+            DeValue::String(text) => text.to_string().into(),
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
+                .map_err(|_| "a table with a number out of range")?
+                .into(),
+            DeValue::Boolean(value) => (*value).into(),
+            DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                return Err("a table with more than texts and numbers");
+            }
+        };
+        object.insert(name.get_ref().to_string(), value);
+    }
+    Ok(serde_json::Value::Object(object).to_string())
 }

@@ -52,7 +52,7 @@ impl Given {
     /// A value from a place where a list is one text with commas.
     pub(super) fn split(origin: Origin, form: Form, texts: impl IntoIterator<Item = String>) -> Self {
         let texts = match form {
-            Form::Texts | Form::Numbers => texts
+            Form::Texts | Form::Numbers | Form::Peers => texts
                 .into_iter()
                 .flat_map(|text| text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>())
                 .filter(|part| !part.is_empty())

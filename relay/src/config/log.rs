@@ -13,12 +13,14 @@ impl Log {
         builder.parse_lossy(self.directives.as_deref().unwrap_or_default())
     }
 
-    /// Whether an event may be logged at all. The libraries below write whole URIs and CONNECT requests of peers, whose
-    /// queries carry credentials.
+    /// Whether an event may be logged at all. The libraries below write whole URIs, CONNECT requests and messages of peers,
+    /// whose paths and queries carry credentials.
     #[must_use]
     pub fn is_safe(metadata: &Metadata<'_>) -> bool {
         let library = ["moq_net", "web_transport", "qmux"].iter().any(|name| metadata.target().starts_with(name));
-        let telling = ["uri", "url", "request"].iter().any(|name| metadata.fields().field(name).is_some());
+        let telling = ["uri", "url", "request", "self", "result", "raw", "setup"]
+            .iter()
+            .any(|name| metadata.fields().field(name).is_some());
         // These modules of moq-net write a peer's whole GOAWAY as the message; they say nothing else at this level.
         let goaway = ["moq_net::ietf::session", "moq_net::ietf::adapter"].contains(&metadata.target())
             && *metadata.level() == tracing::Level::INFO;
@@ -63,6 +65,8 @@ mod tests {
             tracing::info!(target: "moq_net::lite::publisher", uri = %uri, "received goaway");
             tracing::warn!(target: "moq_net::lite::publisher", %uri, "duplicate");
             tracing::debug!(target: "web_transport_quinn::connect", request = ?uri, "received CONNECT request");
+            tracing::trace!(target: "moq_net::lite::message", result = ?uri, "decoded");
+            tracing::debug!(target: "moq_net::lite::subscriber", setup = ?uri, "received peer setup");
             tracing::trace!(target: "qmux", url = ?uri, "x");
             tracing::info!(target: "moq_net::ietf::session", "received GOAWAY {uri}");
             tracing::info!(target: "moq_net::lite::subscriber", id = 1, "subscribe started");

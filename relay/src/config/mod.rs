@@ -17,8 +17,8 @@ mod types;
 mod values;
 
 pub use types::{
-    Auth, Bind, Cache, Cluster, Config, CongestionControl, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size,
-    Tls, UnixAllow, UnixListener,
+    Auth, Bind, Cache, Cluster, Config, CongestionControl, Connect, ConnectTls, Listen, Log, PairFiles, Quic,
+    QuicListener, Runtime, Size, Tls, UnixAllow, UnixListener,
 };
 
 use std::collections::HashMap;

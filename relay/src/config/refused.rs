@@ -55,8 +55,12 @@ const fn key(key: &'static str, why: Why) -> Refused {
     Refused { flags: &[], env: None, key: Some(key), why }
 }
 
-const DIALS: &str = "it opens no connections of its own; remove it";
-const CLUSTER: &str = "it joins no cluster; remove it, or run this node on the relay that does";
+const DIALS: &str = "it dials its cluster only; name each relay with --cluster-connect";
+const LOOKUP: &str = "it looks all addresses up before it dials; remove it";
+const WEBSOCKET: &str = "it dials over QUIC alone; remove it";
+const LIST: &str = "it reads no list of peers; name each relay with --cluster-connect";
+const LAN: &str = "it finds no peers by itself; name each relay with --cluster-connect";
+const TIER: &str = "it counts all traffic as one; remove it";
 const CIDS: &str = "its connection IDs carry the steering between its own processes; remove it, and balance by address";
 const HTTP: &str = "it serves no HTTP; remove it, and put an HTTP server beside it";
 const OPS: &str = "it serves no HTTP; remove it, and ask `moq-supervise status --json`";
@@ -66,6 +70,7 @@ const AUTH_URL: &str = "it asks no auth server; remove it, and say by --auth-pub
 const QLOG: &str = "it writes no qlog; remove it";
 const URING: &str = "its workers run on tokio; remove it";
 const KEYS: &str = "a relay reads no keys any more; say by --auth-public who may do what";
+const INVERTED: &str = "its opposite is --connect-once: false there is true here";
 const QUIC: Why = Why::Table("the [quic] table, which is for both directions");
 
 /// Every refused name, in the order of the reference.
@@ -75,35 +80,14 @@ pub(crate) static ALL: &[Refused] = &[
     key("listen.load_balancer", Why::Unsupported(CIDS)),
     no(&["quic-qlog"], "MOQ_QUIC_QLOG", "quic.qlog", QLOG),
     no(&["connect"], "MOQ_CONNECT", "connect.url", DIALS),
-    no(&["connect-bind"], "MOQ_CONNECT_BIND", "connect.bind", DIALS),
-    no(&["connect-race"], "MOQ_CONNECT_RACE", "connect.race", DIALS),
-    no(&["connect-resolution-delay"], "MOQ_CONNECT_RESOLUTION_DELAY", "connect.resolution_delay", DIALS),
-    no(&["connect-timeout"], "MOQ_CONNECT_TIMEOUT", "connect.timeout", DIALS),
-    no(&["connect-version"], "MOQ_CONNECT_VERSION", "connect.version", DIALS),
-    no(&["connect-once"], "MOQ_CONNECT_ONCE", "connect.once", DIALS),
-    no(&["connect-tls-root"], "MOQ_CONNECT_TLS_ROOT", "connect.tls.root", DIALS),
-    no(&["connect-tls-system-roots"], "MOQ_CONNECT_TLS_SYSTEM_ROOTS", "connect.tls.system_roots", DIALS),
-    no(&["connect-tls-fingerprint"], "MOQ_CONNECT_TLS_FINGERPRINT", "connect.tls.fingerprint", DIALS),
-    no(&["connect-tls-cert"], "MOQ_CONNECT_TLS_CERT", "connect.tls.cert", DIALS),
-    no(&["connect-tls-key"], "MOQ_CONNECT_TLS_KEY", "connect.tls.key", DIALS),
-    no(&["connect-tls-insecure"], "MOQ_CONNECT_TLS_INSECURE", "connect.tls.insecure", DIALS),
-    no(&["connect-tls-host-name"], "MOQ_CONNECT_TLS_HOST_NAME", "connect.tls.host_name", DIALS),
-    no(&["backoff-initial"], "MOQ_BACKOFF_INITIAL", "connect.backoff.initial", DIALS),
-    no(&["backoff-multiplier"], "MOQ_BACKOFF_MULTIPLIER", "connect.backoff.multiplier", DIALS),
-    no(&["backoff-max"], "MOQ_BACKOFF_MAX", "connect.backoff.max", DIALS),
-    no(&["backoff-timeout"], "MOQ_BACKOFF_TIMEOUT", "connect.backoff.timeout", DIALS),
-    no(&["goaway-redirect"], "MOQ_GOAWAY_REDIRECT", "connect.goaway.redirect", DIALS),
-    no(&["goaway-handover"], "MOQ_GOAWAY_HANDOVER", "connect.goaway.handover", DIALS),
-    no(&["connect-websocket-enabled"], "MOQ_CONNECT_WEBSOCKET_ENABLED", "connect.websocket.enabled", DIALS),
-    no(&["connect-websocket-delay"], "MOQ_CONNECT_WEBSOCKET_DELAY", "connect.websocket.delay", DIALS),
-    no(&["cluster-connect"], "MOQ_CLUSTER_CONNECT", "cluster.connect", CLUSTER),
-    no(&["cluster-connect-api"], "MOQ_CLUSTER_CONNECT_API", "cluster.connect_api", CLUSTER),
-    no(&["cluster-node"], "MOQ_CLUSTER_NODE", "cluster.node", CLUSTER),
-    no(&["cluster-token"], "MOQ_CLUSTER_TOKEN", "cluster.token", CLUSTER),
-    no(&["cluster-tier"], "MOQ_CLUSTER_TIER", "cluster.tier", CLUSTER),
-    no(&["cluster-lan"], "MOQ_CLUSTER_LAN", "cluster.lan.enabled", CLUSTER),
-    no(&["cluster-lan-secret"], "MOQ_CLUSTER_LAN_SECRET", "cluster.lan.secret", CLUSTER),
-    no(&["cluster-lan-app"], "MOQ_CLUSTER_LAN_APP", "cluster.lan.app", CLUSTER),
+    no(&["connect-resolution-delay"], "MOQ_CONNECT_RESOLUTION_DELAY", "connect.resolution_delay", LOOKUP),
+    no(&["connect-websocket-enabled"], "MOQ_CONNECT_WEBSOCKET_ENABLED", "connect.websocket.enabled", WEBSOCKET),
+    no(&["connect-websocket-delay"], "MOQ_CONNECT_WEBSOCKET_DELAY", "connect.websocket.delay", WEBSOCKET),
+    no(&["cluster-connect-api"], "MOQ_CLUSTER_CONNECT_API", "cluster.connect_api", LIST),
+    no(&["cluster-tier"], "MOQ_CLUSTER_TIER", "cluster.tier", TIER),
+    no(&["cluster-lan"], "MOQ_CLUSTER_LAN", "cluster.lan.enabled", LAN),
+    no(&["cluster-lan-secret"], "MOQ_CLUSTER_LAN_SECRET", "cluster.lan.secret", LAN),
+    no(&["cluster-lan-app"], "MOQ_CLUSTER_LAN_APP", "cluster.lan.app", LAN),
     no(&["auth-url"], "MOQ_AUTH_URL", "auth.url", AUTH_URL),
     no(&["web-http-listen"], "MOQ_WEB_HTTP_LISTEN", "web.http.listen", HTTP),
     no(&["web-https-listen"], "MOQ_WEB_HTTPS_LISTEN", "web.https.listen", HTTP),
@@ -126,7 +110,7 @@ pub(crate) static ALL: &[Refused] = &[
     no(&["iroh-disable-relay"], "MOQ_IROH_DISABLE_RELAY", "iroh.disable_relay", IROH),
     // Names that moq-relay itself no longer takes.
     key("server", Why::Table("the [listen] table")),
-    key("client", Why::Unsupported(DIALS)),
+    key("client", Why::Table("the [connect] table")),
     key("file", Why::Removed("name the file on the command line")),
     key("listen.listen", Why::Renamed(&catalog::LISTEN)),
     key("listen.quic", QUIC),
@@ -168,35 +152,43 @@ pub(crate) static ALL: &[Refused] = &[
     old(&["client-quic-congestion-control"], "MOQ_CLIENT_QUIC_CONGESTION_CONTROL", Why::Renamed(&catalog::CONGESTION)),
     old(&["client-quic-qlog"], "MOQ_CLIENT_QUIC_QLOG", Why::Unsupported(QLOG)),
     old(&["client-connect"], "MOQ_CLIENT_CONNECT", Why::Unsupported(DIALS)),
-    old(&["client-bind"], "MOQ_CLIENT_BIND", Why::Unsupported(DIALS)),
-    old(&["client-connect-timeout"], "MOQ_CLIENT_CONNECT_TIMEOUT", Why::Unsupported(DIALS)),
-    old(&["client-failover-delay"], "MOQ_CLIENT_FAILOVER_DELAY", Why::Unsupported(DIALS)),
-    old(&["client-resolution-delay"], "MOQ_CLIENT_RESOLUTION_DELAY", Why::Unsupported(DIALS)),
-    old(&["client-reconnect"], "MOQ_CLIENT_RECONNECT", Why::Unsupported(DIALS)),
-    old(&["client-version"], "MOQ_CLIENT_VERSION", Why::Unsupported(DIALS)),
-    old(&["client-tls-root", "tls-root"], "MOQ_CLIENT_TLS_ROOT", Why::Unsupported(DIALS)),
-    old(&["client-tls-system-roots", "tls-system-roots"], "MOQ_CLIENT_TLS_SYSTEM_ROOTS", Why::Unsupported(DIALS)),
-    old(&["client-tls-fingerprint", "tls-fingerprint"], "MOQ_CLIENT_TLS_FINGERPRINT", Why::Unsupported(DIALS)),
-    old(&["client-tls-cert"], "MOQ_CLIENT_TLS_CERT", Why::Unsupported(DIALS)),
-    old(&["client-tls-key"], "MOQ_CLIENT_TLS_KEY", Why::Unsupported(DIALS)),
+    old(&["client-bind"], "MOQ_CLIENT_BIND", Why::Renamed(&catalog::CONNECT_BIND)),
+    old(&["client-connect-timeout"], "MOQ_CLIENT_CONNECT_TIMEOUT", Why::Renamed(&catalog::CONNECT_TIMEOUT)),
+    old(&["client-failover-delay"], "MOQ_CLIENT_FAILOVER_DELAY", Why::Renamed(&catalog::CONNECT_RACE)),
+    old(&["client-resolution-delay"], "MOQ_CLIENT_RESOLUTION_DELAY", Why::Unsupported(LOOKUP)),
+    old(&["client-reconnect"], "MOQ_CLIENT_RECONNECT", Why::Removed(INVERTED)),
+    old(&["client-version"], "MOQ_CLIENT_VERSION", Why::Renamed(&catalog::CONNECT_VERSION)),
+    old(&["client-tls-root", "tls-root"], "MOQ_CLIENT_TLS_ROOT", Why::Renamed(&catalog::CONNECT_ROOT)),
+    old(
+        &["client-tls-system-roots", "tls-system-roots"],
+        "MOQ_CLIENT_TLS_SYSTEM_ROOTS",
+        Why::Renamed(&catalog::CONNECT_SYSTEM_ROOTS),
+    ),
+    old(
+        &["client-tls-fingerprint", "tls-fingerprint"],
+        "MOQ_CLIENT_TLS_FINGERPRINT",
+        Why::Renamed(&catalog::CONNECT_FINGERPRINT),
+    ),
+    old(&["client-tls-cert"], "MOQ_CLIENT_TLS_CERT", Why::Renamed(&catalog::CONNECT_CERT)),
+    old(&["client-tls-key"], "MOQ_CLIENT_TLS_KEY", Why::Renamed(&catalog::CONNECT_KEY)),
     old(
         &["client-tls-disable-verify", "client-tls-insecure", "tls-disable-verify"],
         "MOQ_CLIENT_TLS_DISABLE_VERIFY",
-        Why::Unsupported(DIALS),
+        Why::Renamed(&catalog::CONNECT_INSECURE),
     ),
-    old(&["client-tls-host-name"], "MOQ_CLIENT_TLS_HOST_NAME", Why::Unsupported(DIALS)),
-    old(&["websocket-enabled"], "MOQ_CLIENT_WEBSOCKET_ENABLED", Why::Unsupported(DIALS)),
-    old(&["websocket-delay"], "MOQ_CLIENT_WEBSOCKET_DELAY", Why::Unsupported(DIALS)),
+    old(&["client-tls-host-name"], "MOQ_CLIENT_TLS_HOST_NAME", Why::Renamed(&catalog::CONNECT_HOST_NAME)),
+    old(&["websocket-enabled"], "MOQ_CLIENT_WEBSOCKET_ENABLED", Why::Unsupported(WEBSOCKET)),
+    old(&["websocket-delay"], "MOQ_CLIENT_WEBSOCKET_DELAY", Why::Unsupported(WEBSOCKET)),
     key("connect.connect", Why::Unsupported(DIALS)),
-    key("connect.failover_delay", Why::Unsupported(DIALS)),
-    key("connect.reconnect", Why::Unsupported(DIALS)),
-    key("connect.tls.disable_verify", Why::Unsupported(DIALS)),
+    key("connect.failover_delay", Why::Renamed(&catalog::CONNECT_RACE)),
+    key("connect.reconnect", Why::Removed(INVERTED)),
+    key("connect.tls.disable_verify", Why::Renamed(&catalog::CONNECT_INSECURE)),
     key("connect.quic", QUIC),
     Refused {
         flags: &["cluster-mesh"],
         env: Some("MOQ_CLUSTER_MESH"),
         key: Some("cluster.mesh"),
-        why: Why::Removed("no relay gossips any more, and this one joins no cluster"),
+        why: Why::Removed("no relay gossips any more; name each relay with --cluster-connect"),
     },
     Refused {
         flags: &["cluster-linger"],

@@ -1,6 +1,8 @@
 //! The validated settings, with real types: what the rest of the relay reads.
 
 use crate::cluster::hop;
+use crate::cluster::peer::Peer;
+use crate::reconnect;
 use moq_net::origin::HopLimit;
 use moq_net::{Patterns, Versions};
 use std::fmt;
@@ -16,7 +18,9 @@ pub struct Config {
     pub listen: Listen,
     /// QUIC transport tuning.
     pub quic: Quic,
-    /// Which node of a cluster this is.
+    /// How other relays are dialed.
+    pub connect: Connect,
+    /// Which node of a cluster this is, and which are its peers.
     pub cluster: Cluster,
     /// What an anonymous session may do.
     pub auth: Auth,
@@ -168,13 +172,53 @@ pub enum CongestionControl {
     Delay,
 }
 
+/// The dialing side.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// Where to dial from, UDP; `None`: any address and port. The port is 0 when there are peers.
+    pub bind: Option<SocketAddr>,
+    /// How long the dial to one address of a name is alone.
+    pub race: Duration,
+    /// From the look-up of a name to the end of the MoQ SETUP; `None`: for ever.
+    pub timeout: Option<Duration>,
+    /// The protocol versions offered, the most preferred first.
+    pub versions: Versions,
+    /// Who is trusted.
+    pub tls: ConnectTls,
+    /// The pace of dials, and what is done about a restart.
+    pub reconnect: reconnect::Settings,
+    /// Which redirects are followed.
+    pub redirect: reconnect::Redirect,
+}
+
+/// Whom the dialing side trusts, and what it presents. No setting contradicts another.
+#[derive(Clone, Debug)]
+pub struct ConnectTls {
+    /// PEM files of authorities.
+    pub roots: Vec<PathBuf>,
+    /// Whether the system's authorities are trusted; `None`: without other ones.
+    pub system_roots: Option<bool>,
+    /// SHA-256 of the certificates that are trusted whoever issued them, in hexadecimal.
+    pub fingerprints: Vec<String>,
+    /// The certificate that is presented.
+    pub identity: Option<PairFiles>,
+    /// Whether any certificate is trusted.
+    pub insecure: bool,
+    /// The name to ask for instead of the URL's host.
+    pub host_name: Option<String>,
+}
+
 /// This node in a cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cluster {
     /// What its hop ids are derived from; `None`: they are random.
     pub id: Option<hop::Base>,
     /// The longest hop chain of a route.
     pub max_hops: HopLimit,
+    /// The relays to dial, each once, without this one.
+    pub peers: Vec<Peer>,
+    /// The file of the token for peers without their own, and from peers.
+    pub token: Option<PathBuf>,
 }
 
 /// What any session may do, by patterns over broadcast paths from the root.

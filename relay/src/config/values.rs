@@ -2,6 +2,7 @@
 
 use super::types::{Bind, CongestionControl, Size};
 use crate::cluster::hop;
+use crate::reconnect::{Redirect, Restart};
 use moq_net::origin::HopLimit;
 use moq_net::{Pattern, Version};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -72,6 +73,48 @@ pub(super) fn cluster_id(text: &str) -> Result<hop::Base, Problem> {
 pub(super) fn hops(text: &str) -> Result<HopLimit, Problem> {
     let what = "a number of hops from 1 to 32";
     HopLimit::new(number(text, what)?).ok_or_else(|| format!("\"{text}\" is not {what}"))
+}
+
+/// The first pause, which is also what a session must live to be healthy: without a floor, everything would be.
+pub(super) fn first_pause(text: &str) -> Result<Duration, Problem> {
+    let least = Duration::from_millis(10);
+    duration(text).and_then(|pause| {
+        if pause < least { Err(format!("\"{text}\" is too short; give at least 10ms")) } else { Ok(pause) }
+    })
+}
+
+pub(super) fn multiplier(text: &str) -> Result<u32, Problem> {
+    let what = "a whole factor of at least 1";
+    match number(text, what)? {
+        0 => Err(format!("\"{text}\" is not {what}")),
+        factor => Ok(factor),
+    }
+}
+
+pub(super) fn redirect(text: &str) -> Result<Redirect, Problem> {
+    match text {
+        "same-host" => Ok(Redirect::SameHost),
+        "follow" => Ok(Redirect::Follow),
+        "ignore" => Ok(Redirect::Ignore),
+        _ => Err(format!("\"{text}\" is not a policy; use same-host, follow or ignore")),
+    }
+}
+
+pub(super) fn restart(text: &str) -> Result<Restart, Problem> {
+    match text {
+        "redial" => Ok(Restart::Redial),
+        "wait" => Ok(Restart::Wait),
+        "handoff" => Ok(Restart::Handoff),
+        _ => Err(format!("\"{text}\" is not a policy; use redial, wait or handoff")),
+    }
+}
+
+/// Checked, and left as text: so is what wants it.
+pub(super) fn fingerprint(text: &str) -> Result<String, Problem> {
+    match hex::decode(text) {
+        Ok(digest) if digest.len() == 32 => Ok(text.to_owned()),
+        Ok(_) | Err(_) => Err(format!("\"{text}\" is not a SHA-256 fingerprint; write 64 hexadecimal digits")),
+    }
 }
 
 pub(super) fn congestion(text: &str) -> Result<CongestionControl, Problem> {

@@ -1,6 +1,7 @@
 //! What the running relay makes of what happens to it.
 
 use super::{Control, Event, Next, Stop};
+use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::overlap::Links;
 use crate::role::Role;
@@ -27,6 +28,7 @@ fn control(workers: Workers) -> Control {
         node,
         workers,
         streams: Vec::new(),
+        cluster: Cluster::none(),
         own: None,
         tls: None,
         drain_timeout: Duration::from_secs(10),
@@ -34,6 +36,7 @@ fn control(workers: Workers) -> Control {
         endpoints: endpoints(),
         link: Link::Down,
         stop: Stop::default(),
+        last_call: None,
     }
 }
 

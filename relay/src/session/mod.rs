@@ -7,7 +7,7 @@ mod stream;
 pub(crate) use quic::serve as serve_quic;
 pub(crate) use stream::{Stream, serve as serve_stream};
 
-use crate::admission::{Grant, Refusal};
+use crate::admission::{Grant, Refusal, Standing};
 use crate::drain::Setup;
 use crate::node::Node;
 use moq_net::transport::poll::Boxable;
@@ -38,8 +38,13 @@ enum SetupError {
     NotAllowed { uid: u32, gid: u32, pid: Option<i32> },
 }
 
-/// A session that is set up, and what drives it.
-type Established<S> = (moq_net::Session, moq_net::Driver<S>);
+/// A session that is set up.
+struct Established<S: moq_net::transport::poll::Session> {
+    session: moq_net::Session,
+    /// What drives it.
+    driver: moq_net::Driver<S>,
+    standing: Standing,
+}
 
 /// Runs a setup within the listen timeout and the deadline of a drain. Whichever comes first drops it, which closes its
 /// connection.
@@ -63,8 +68,15 @@ async fn within<T>(
 }
 
 /// The MoQ setup over an open transport. `granted` is the admission of a transport that says its path itself
-/// (WebTransport); otherwise the path comes in the MoQ SETUP.
-async fn handshake<S>(node: &Node, session: S, granted: Option<Grant>) -> Result<Established<S>, SetupError>
+/// (WebTransport); otherwise the path comes in the MoQ SETUP. `certified`: as in [`Rules::admit`].
+///
+/// [`Rules::admit`]: crate::admission::Rules::admit
+async fn handshake<S>(
+    node: &Node,
+    session: S,
+    granted: Option<Grant>,
+    certified: bool,
+) -> Result<Established<S>, SetupError>
 where
     S: Boxable,
     <S as poll::Session>::SendStream: MaybeSync,
@@ -74,7 +86,7 @@ where
     let admitted = match granted {
         _ if handshake.token().is_some() => Err(Refusal::Credential),
         Some(grant) => Ok(grant),
-        None => node.rules.admit(handshake.path()),
+        None => node.rules.admit(handshake.path(), certified),
     };
     let scope = admitted
         .and_then(|grant| grant.pruned(handshake.role()))
@@ -94,6 +106,6 @@ where
         handshake = handshake.with_subscriber(publish);
     }
     let (session, driver) = handshake.ok().await?;
-    tracing::debug!(version = %session.version(), root = grant.root(), "session accepted");
-    Ok((session, driver))
+    tracing::debug!(version = %session.version(), root = grant.root(), standing = ?grant.standing(), "session accepted");
+    Ok(Established { session, driver, standing: grant.standing() })
 }

@@ -1,6 +1,8 @@
 //! Sessions over QUIC: WebTransport, and MoQ directly on QUIC.
 
-use super::{Established, SetupError, handshake, live, within};
+use super::live::{self, Whereto};
+use super::{Established, SetupError, handshake, within};
+use crate::admission::Standing;
 use crate::drain::Setup;
 use crate::node::{Node, Tally};
 use std::sync::Arc;
@@ -18,25 +20,27 @@ pub(crate) async fn serve(incoming: quinn::Incoming, setup: Setup, node: Arc<Nod
     // Boxed, so that an idle session does not hold on to the memory of its setup.
     let established = within(node.setup_timeout, &setup, Box::pin(establish(incoming, &node))).await;
     match established {
-        Ok(established) => {
+        Ok((established, whereto)) => {
             let _counted = tally.one();
-            live::run(established, setup.open(Instant::now())).await;
+            live::run(established, setup.open(Instant::now()), whereto).await;
         }
         Err(error) => tracing::debug!(%remote, %error, "connection not accepted"),
     }
 }
 
-async fn establish(incoming: quinn::Incoming, node: &Node) -> Result<Established<Session>, SetupError> {
+async fn establish(incoming: quinn::Incoming, node: &Node) -> Result<(Established<Session>, Whereto), SetupError> {
     let connection = incoming.accept()?.await?;
+    let certified = connection.peer_identity().is_some();
     if !is_web_transport(&connection) {
-        return handshake(node, Session::raw(connection), None).await;
+        // Without an authority there is no URL.
+        return Ok((handshake(node, Session::raw(connection), None, certified).await?, Whereto::Here));
     }
     let request = Request::accept(connection).await?;
     let target = match request.url.query() {
         Some(query) => format!("{}?{query}", request.url.path()),
         None => request.url.path().to_owned(),
     };
-    let grant = match node.rules.admit(&target) {
+    let grant = match node.rules.admit(&target, certified) {
         Ok(grant) => grant,
         Err(refusal) => {
             let connection = request.conn().clone();
@@ -52,8 +56,14 @@ async fn establish(incoming: quinn::Incoming, node: &Node) -> Result<Established
         // Versions that negotiate in their SETUP come without a protocol.
         None => ConnectResponse::OK,
     };
+    let url = request.url.clone();
     let session = request.respond(response).await?;
-    handshake(node, session, Some(grant)).await
+    let established = handshake(node, session, Some(grant), certified).await?;
+    let whereto = match established.standing {
+        Standing::Client => Whereto::Here,
+        Standing::Peer => Whereto::Url(String::from(url).into_boxed_str()),
+    };
+    Ok((established, whereto))
 }
 
 /// Whether the TLS handshake chose HTTP/3, under which WebTransport runs.

@@ -1,6 +1,7 @@
 //! Sessions over a byte stream (TCP, unix socket), multiplexed by qmux.
 
-use super::{Established, SetupError, handshake, live, within};
+use super::live::{self, Whereto};
+use super::{Established, SetupError, handshake, within};
 use crate::config::UnixAllow;
 use crate::drain::Setup;
 use crate::node::{Node, Tally};
@@ -28,7 +29,7 @@ pub(crate) async fn serve(stream: Stream, max_streams: u64, setup: Setup, node: 
     match established {
         Ok(established) => {
             let _counted = tally.one();
-            live::run(established, setup.open(Instant::now())).await;
+            live::run(established, setup.open(Instant::now()), Whereto::Here).await;
         }
         Err(error) => tracing::debug!(%error, "stream connection not accepted"),
     }
@@ -58,7 +59,7 @@ async fn establish(
             config.handshake_timeout(Duration::ZERO).accept(stream).await?
         }
     };
-    handshake(node, Session::new(session), None).await
+    handshake(node, Session::new(session), None, false).await
 }
 
 /// Whether each list that is not empty has the peer on it.

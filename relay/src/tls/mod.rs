@@ -9,8 +9,10 @@ mod served;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod trust;
 
 pub use error::Error;
+pub use trust::Trust;
 
 use crate::config;
 use files::Stamp;

@@ -1,6 +1,7 @@
 //! Clients: handshakes one after the other, echo sessions, and MoQ publishers and subscribers over two QUIC stacks.
 
 pub mod echo;
+pub mod flow;
 pub mod handshake;
 pub mod line;
 pub mod media;

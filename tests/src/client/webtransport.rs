@@ -30,6 +30,12 @@ impl Media {
     pub fn subscribe(origin: &origin::Producer) -> Self {
         Self { publish: None, subscribe: Some(origin.clone()) }
     }
+
+    /// Both of these, as a peer does it.
+    #[must_use]
+    pub fn both(origin: &origin::Producer) -> Self {
+        Self { publish: Some(origin.clone()), subscribe: Some(origin.clone()) }
+    }
 }
 
 /// One session, from its own UDP port. Dropping it closes it.
@@ -47,7 +53,15 @@ impl Session {
     /// # Errors
     /// The handshake or the set-up of the session did not succeed within [`PATIENCE`].
     pub async fn connect(server: SocketAddr, media: &Media) -> anyhow::Result<Self> {
-        Self::connect_with(server, media, Versions::default()).await
+        Self::connect_as(server, "/", media, Versions::default()).await
+    }
+
+    /// As [`Session::connect`], with this path and query in the URL.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub async fn connect_to(server: SocketAddr, target: &str, media: &Media) -> anyhow::Result<Self> {
+        Self::connect_as(server, target, media, Versions::default()).await
     }
 
     /// As [`Session::connect`], but only these versions are on offer.
@@ -55,15 +69,25 @@ impl Session {
     /// # Errors
     /// As [`Session::connect`].
     pub async fn connect_with(server: SocketAddr, media: &Media, versions: Versions) -> anyhow::Result<Self> {
-        wait::within(PATIENCE, "a WebTransport session", Self::connect_patiently(server, media, versions)).await?
+        Self::connect_as(server, "/", media, versions).await
     }
 
-    async fn connect_patiently(server: SocketAddr, media: &Media, versions: Versions) -> anyhow::Result<Self> {
+    async fn connect_as(server: SocketAddr, target: &str, media: &Media, versions: Versions) -> anyhow::Result<Self> {
+        let session = Self::connect_patiently(server, target, media, versions);
+        wait::within(PATIENCE, "a WebTransport session", session).await?
+    }
+
+    async fn connect_patiently(
+        server: SocketAddr,
+        target: &str,
+        media: &Media,
+        versions: Versions,
+    ) -> anyhow::Result<Self> {
         let seen = Seen::default();
         let config = tls::client(&[web_transport_quinn::ALPN], &seen)?;
         let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
         let connection = endpoint.connect_with(config, server, SERVER_NAME)?.await.context("the QUIC handshake")?;
-        let url = Url::parse(&format!("https://{SERVER_NAME}:{}/", server.port()))?;
+        let url = Url::parse(&format!("https://{SERVER_NAME}:{}{target}", server.port()))?;
         let offered = versions.alpns().into_iter().map(str::to_owned);
         let request = ConnectRequest::new(url).with_protocols(offered);
         let transport =

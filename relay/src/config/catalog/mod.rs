@@ -49,6 +49,8 @@ pub(crate) enum Form {
     Texts,
     /// Several numbers.
     Numbers,
+    /// Several relays: URLs, as texts are given; in the file also tables, which are passed on as JSON.
+    Peers,
 }
 
 /// What applies when a setting is not set.
@@ -74,7 +76,7 @@ const fn setting(
 }
 
 /// Every setting, in the order of the help and the reference.
-pub(crate) static ALL: [&Setting; 36] = [
+pub(crate) static ALL: [&Setting; 58] = [
     &DRAIN_TIMEOUT,
     &DRAIN_SPREAD,
     &LISTEN,
@@ -100,8 +102,30 @@ pub(crate) static ALL: [&Setting; 36] = [
     &RECEIVE_WINDOW,
     &STREAM_RECEIVE_WINDOW,
     &SEND_WINDOW,
+    &CONNECT_BIND,
+    &CONNECT_RACE,
+    &CONNECT_TIMEOUT,
+    &CONNECT_VERSION,
+    &CONNECT_ONCE,
+    &CONNECT_ROOT,
+    &CONNECT_SYSTEM_ROOTS,
+    &CONNECT_FINGERPRINT,
+    &CONNECT_CERT,
+    &CONNECT_KEY,
+    &CONNECT_INSECURE,
+    &CONNECT_HOST_NAME,
+    &BACKOFF_INITIAL,
+    &BACKOFF_MULTIPLIER,
+    &BACKOFF_MAX,
+    &BACKOFF_TIMEOUT,
+    &GOAWAY_REDIRECT,
+    &GOAWAY_RESTART,
+    &GOAWAY_HANDOVER,
     &CLUSTER_ID,
     &CLUSTER_MAX_HOPS,
+    &CLUSTER_CONNECT,
+    &CLUSTER_NODE,
+    &CLUSTER_TOKEN,
     &AUTH_PUBLIC,
     &AUTH_SUBSCRIBE,
     &AUTH_PUBLISH,

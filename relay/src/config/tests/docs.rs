@@ -22,7 +22,7 @@ fn settings() -> String {
         let value = match setting.form {
             Form::Text | Form::Number | Form::Bool => format!(" {}", setting.value),
             Form::Switch => format!("[={}]", setting.value),
-            Form::Texts | Form::Numbers => format!(" {},...", setting.value),
+            Form::Texts | Form::Numbers | Form::Peers => format!(" {},...", setting.value),
         };
         let default = match setting.default {
             Unset::Value(text) => format!("`{text}`"),

@@ -37,6 +37,13 @@ fn size(size: Option<Size>) -> String {
     size.map_or_else(|| "none".to_owned(), debug)
 }
 
+/// Three SHA-256 fingerprints.
+const PRINTS: [&str; 3] = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "1111111111111111111111111111111111111111111111111111111111111111",
+    "2222222222222222222222222222222222222222222222222222222222222222",
+];
+
 #[rustfmt::skip]
 fn rows() -> Vec<Row> {
     vec![
@@ -81,8 +88,48 @@ fn rows() -> Vec<Row> {
         row("quic.receive_window", ["1", "2", "3"], ["1", "2", "3"], "67108864", |c| debug(c.quic.receive_window)),
         row("quic.stream_receive_window", ["1", "2", "3"], ["Some(1)", "Some(2)", "Some(3)"], "None", |c| debug(c.quic.stream_receive_window)),
         row("quic.send_window", ["1", "2", "3"], ["Some(1)", "Some(2)", "Some(3)"], "None", |c| debug(c.quic.send_window)),
+        row("connect.bind", ["127.0.0.1:1", "127.0.0.1:2", "[::1]:0"], ["Some(127.0.0.1:1)", "Some(127.0.0.1:2)", "Some([::1]:0)"], "None", |c| debug(c.connect.bind)),
+        row("connect.race", ["1s", "2s", "0s"], ["1s", "2s", "0ns"], "250ms", |c| debug(c.connect.race)),
+        row("connect.timeout", ["1s", "2s", "0s"], ["Some(1s)", "Some(2s)", "None"], "Some(30s)", |c| debug(c.connect.timeout)),
+        row("connect.version", ["moq-lite-03", "moq-lite-04", "moq-transport-22"], ["moq-lite-03", "moq-lite-04", "moq-transport-22"],
+            "moq-lite-06,moq-lite-05,moq-lite-04,moq-lite-03,moq-lite-02,moq-lite-01,moq-transport-22,moq-transport-21,\
+             moq-transport-20,moq-transport-19,moq-transport-18,moq-transport-17,moq-transport-16,moq-transport-15,\
+             moq-transport-14",
+            |c| c.connect.versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        row("connect.once", ["true", "false", "true"], ["true", "false", "true"], "false", |c| debug(c.connect.reconnect.once)),
+        row("connect.tls.root", ["f", "e", "c"], ["f", "e", "c"], "",
+            |c| c.connect.tls.roots.iter().map(|path| path.display().to_string()).collect()),
+        row("connect.tls.system_roots", ["true", "false", "true"], ["Some(true)", "Some(false)", "Some(true)"], "None",
+            |c| debug(c.connect.tls.system_roots)),
+        row("connect.tls.fingerprint", [PRINTS[0], PRINTS[1], PRINTS[2]], [PRINTS[0], PRINTS[1], PRINTS[2]], "",
+            |c| c.connect.tls.fingerprints.join(",")),
+        row("connect.tls.cert", ["f", "e", "c"], ["f", "e", "c"], "",
+            |c| c.connect.tls.identity.as_ref().map_or_else(String::new, |pair| pair.cert.display().to_string())),
+        row("connect.tls.key", ["f", "e", "c"], ["f", "e", "c"], "",
+            |c| c.connect.tls.identity.as_ref().map_or_else(String::new, |pair| pair.key.display().to_string())),
+        row("connect.tls.insecure", ["true", "false", "true"], ["true", "false", "true"], "false", |c| debug(c.connect.tls.insecure)),
+        row("connect.tls.host_name", ["f", "e", "c"], ["Some(\"f\")", "Some(\"e\")", "Some(\"c\")"], "None",
+            |c| debug(&c.connect.tls.host_name)),
+        row("connect.backoff.initial", ["1s", "2s", "10ms"], ["1s", "2s", "10ms"], "1s", |c| debug(c.connect.reconnect.backoff.initial)),
+        row("connect.backoff.multiplier", ["1", "2", "3"], ["1", "2", "3"], "2", |c| debug(c.connect.reconnect.backoff.multiplier)),
+        row("connect.backoff.max", ["1s", "2s", "3s"], ["1s", "2s", "3s"], "5s", |c| debug(c.connect.reconnect.backoff.max)),
+        row("connect.backoff.timeout", ["1s", "2s", "0"], ["Some(1s)", "Some(2s)", "None"], "Some(10s)",
+            |c| debug(c.connect.reconnect.backoff.timeout)),
+        row("connect.goaway.redirect", ["follow", "ignore", "same-host"], ["Follow", "Ignore", "SameHost"], "SameHost",
+            |c| debug(c.connect.redirect)),
+        row("connect.goaway.restart", ["redial", "wait", "handoff"], ["Redial", "Wait", "Handoff"], "Handoff",
+            |c| debug(c.connect.reconnect.restart)),
+        row("connect.goaway.handover", ["1s", "2s", "3s"], ["1s", "2s", "3s"], "10s", |c| debug(c.connect.reconnect.handover)),
         row("cluster.id", ["1", "2", "3"], ["Some(Base(1))", "Some(Base(2))", "Some(Base(3))"], "None", |c| debug(c.cluster.id)),
         row("cluster.max_hops", ["1", "2", "3"], ["1", "2", "3"], "32", |c| debug(c.cluster.max_hops.get())),
+        row("cluster.connect", ["https://f.test", "https://e.test", "moqt://c.test"],
+            ["https://f.test/", "https://e.test/", "moqt://c.test"], "",
+            |c| c.cluster.peers.iter().map(|peer| peer.url(None).to_string()).collect()),
+        // What it says shows in what it leaves out.
+        row("cluster.node", ["https://f.test/", "https://e.test:443", "https://c.test"], ["ec", "fc", "fe"], "",
+            |c| c.cluster.peers.iter().filter_map(|peer| peer.url(None).host_str()?.chars().next()).collect()),
+        row("cluster.token", ["f", "e", "c"], ["f", "e", "c"], "",
+            |c| c.cluster.token.as_ref().map_or_else(String::new, |path| path.display().to_string())),
         row("auth.public", ["f/**", "e/**", "c/**"], ["f/** f/**", "e/** e/**", "c/** c/**"], "** **", auth),
         row("auth.public_subscribe", ["f/**", "e/**", "c/**"], [" f/**", " e/**", " c/**"], "** **", auth),
         row("auth.public_publish", ["f/**", "e/**", "c/**"], ["f/** ", "e/** ", "c/** "], "** **", auth),
@@ -110,6 +157,14 @@ fn base(key: &str) -> Given {
         "listen.tls.cert" => &["--listen-tls-key", "key", "--auth-public", "**"],
         "listen.tls.key" => &["--listen-tls-cert", "cert", "--auth-public", "**"],
         "listen.tls.generate" => &["--auth-public", "**"],
+        "connect.tls.cert" => return Given::flags(&LEAST).and_flags(&["--connect-tls-key", "key"]),
+        "connect.tls.key" => return Given::flags(&LEAST).and_flags(&["--connect-tls-cert", "cert"]),
+        // With a root, so that none of the values leaves no one to trust.
+        "connect.tls.system_roots" => return Given::flags(&LEAST).and_flags(&["--connect-tls-root", "root"]),
+        "cluster.node" => {
+            let peers = "https://f.test,https://e.test,https://c.test";
+            return Given::flags(&LEAST).and_flags(&["--cluster-connect", peers]);
+        }
         key if key.starts_with("auth.") => &["--listen-tls-generate", "localhost"],
         key if key.starts_with("listen.unix.allow") => &[
             "--listen-unix-bind",
@@ -131,7 +186,7 @@ fn in_file(setting: &catalog::Setting, value: &str) -> String {
     let value = match setting.form {
         Form::Text => format!("{value:?}"),
         Form::Number | Form::Bool | Form::Switch => value.to_owned(),
-        Form::Texts => format!("[{value:?}]"),
+        Form::Texts | Form::Peers => format!("[{value:?}]"),
         Form::Numbers => format!("[{value}]"),
     };
     match setting.key.rsplit_once('.') {

@@ -91,8 +91,6 @@ fn each_refused_name_is_named_with_the_reason() {
 fn a_whole_table_that_was_renamed_is_named() {
     let error = Given::flags(&LEAST).and_file("[server]\nbind = \"[::]:443\"\n").error();
     assert_eq!(error, "relay.toml:1: server has been renamed: use the [listen] table");
-    let error = Given::flags(&LEAST).and_file("[[cluster.connect]]\nurl = \"https://a.test\"\n").error();
-    assert!(error.starts_with("relay.toml:1: cluster.connect is not supported by this relay: "), "{error}");
 }
 
 #[test]

@@ -30,6 +30,18 @@ fn a_bad_value_is_named_with_its_place_and_the_remedy() {
         ("drain-timeout", "99999999999999999999y", "\"99999999999999999999y\" is not a duration"),
         ("quic-gso", "on", "\"on\" is neither true nor false"),
         ("quic-congestion-control", "reno", "\"reno\" is not a congestion controller; use delay or loss"),
+        ("connect-bind", "localhost:0", "\"localhost:0\" is not an address; write IP:PORT"),
+        ("connect-version", "moq-lite-99", "\"moq-lite-99\" is not a version"),
+        ("connect-tls-fingerprint", "abc", "\"abc\" is not a SHA-256 fingerprint; write 64 hexadecimal digits"),
+        ("backoff-initial", "1ms", "\"1ms\" is too short; give at least 10ms"),
+        ("backoff-multiplier", "0", "\"0\" is not a whole factor of at least 1"),
+        ("goaway-redirect", "always", "\"always\" is not a policy; use same-host, follow or ignore"),
+        ("goaway-restart", "never", "\"never\" is not a policy; use redial, wait or handoff"),
+        ("cluster-connect", "relay.test", "peer 1: it is not a URL; write it in full, as in https://relay.example/"),
+        ("cluster-connect", "https://a.test,tcp://b.test", "peer 2: its scheme is tcp, which is not dialed"),
+        ("cluster-connect", "https://a.test?cost=x", "peer 1: its cost is not one whole number"),
+        ("cluster-connect", "https://a.test,https://a.test/?jwt=x", "peer 2: the same relay is listed before it"),
+        ("cluster-node", "a.test", "it is not a URL; write it in full"),
         ("cluster-id", "0", "\"0\" is not a node's number from 1 to 2^62 - 1"),
         ("cluster-id", "4611686018427387904", "\"4611686018427387904\" is not a node's number"),
         ("cluster-max-hops", "33", "\"33\" is not a number of hops from 1 to 32"),
@@ -118,4 +130,60 @@ fn help_names_every_setting_and_version_the_program() {
     }
     let Ok(Request::Print(version)) = Given::flags(&["--version"]).read() else { panic!("no version") };
     assert_eq!(version.trim(), format!("moq-relay {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn what_is_trusted_must_not_contradict_itself() {
+    let print = "00".repeat(32);
+    for (flags, culprit) in [
+        (&["--connect-tls-insecure", "--connect-tls-root", "r"][..], "--connect-tls-insecure trusts any certificate"),
+        (&["--connect-tls-insecure", "--connect-tls-fingerprint", &print], "--connect-tls-insecure trusts any"),
+        (&["--connect-tls-root", "r", "--connect-tls-fingerprint", &print], "--connect-tls-fingerprint trusts"),
+        (&["--connect-tls-system-roots=false"], "--connect-tls-system-roots=false leaves no one to trust"),
+        (&["--connect-tls-cert", "c"], "--connect-tls-cert and --connect-tls-key go together"),
+    ] {
+        let error = Given::flags(&LEAST).and_flags(flags).error();
+        assert!(error.starts_with(culprit), "{error}");
+    }
+    Given::flags(&LEAST).and_flags(&["--connect-tls-system-roots=false", "--connect-tls-root", "r"]).config();
+}
+
+/// Two generations can't dial from one port; without anybody to dial it does not matter.
+#[test]
+fn a_fixed_port_to_dial_from_is_refused_together_with_peers() {
+    let fixed = Given::flags(&LEAST).and_flags(&["--connect-bind", "[::]:4444"]);
+    let peers = ["--cluster-connect", "https://a.test"];
+    let error = fixed.clone().and_flags(&peers).error();
+    assert!(error.starts_with("--connect-bind [::]:4444 is a fixed port"), "{error}");
+    fixed.config();
+    fixed.and_flags(&peers).and_flags(&["--cluster-node", "https://a.test/"]).config();
+    Given::flags(&LEAST).and_flags(&["--connect-bind", "[::]:0"]).and_flags(&peers).config();
+}
+
+#[test]
+fn a_peer_is_a_url_or_a_table_in_the_file_and_no_error_shows_its_token() {
+    for file in [
+        "[cluster]\nconnect = \"https://a.test?cost=3&jwt=secret\"\n",
+        "[cluster]\nconnect = [\"https://a.test?cost=3&jwt=secret\", \"https://a.test/?jwt=secret&cost=3\"]\n",
+        "[cluster]\nconnect = { url = \"https://a.test\", cost = 3, token = \"secret\" }\n",
+        "[[cluster.connect]]\nurl = \"https://a.test\"\ncost = 3\negress = 3\ntoken = \"secret\"\n",
+    ] {
+        let peers = Given::flags(&LEAST).and_file(file).config().cluster.peers;
+        let [peer] = &peers[..] else { panic!("{file}: {peers:?}") };
+        assert_eq!((peer.url(None).as_str(), peer.cost()), ("https://a.test/?jwt=secret", Some(3)), "{file}");
+    }
+    for (file, expected) in [
+        ("connect = \"secret.test\"", "relay.toml:2: cluster.connect: peer 1: it is not a URL"),
+        (
+            "connect = [{ url = \"https://a.test?jwt=secret\", token = \"secret\" }]",
+            "peer 1: it has a token in its URL",
+        ),
+        ("connect = [{ url = \"https://a.test?jwt=secret\", price = 1 }]", "peer 1: unknown field price"),
+        ("connect = [{ url = \"https://a.test?jwt=secret\", cost = -1 }]", "a table with a number out of range"),
+        ("connect = [{ url = [\"secret\"] }]", "a table with more than texts and numbers"),
+        ("connect = [1]", "relay.toml:2: cluster.connect: expected a URL, a table of url, cost and token"),
+    ] {
+        let error = Given::flags(&LEAST).and_file(&format!("[cluster]\n{file}\n")).error();
+        assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+    }
 }

@@ -1,10 +1,11 @@
 //! The merged layers into a [`Config`]: each value parsed, and what must agree compared.
 
+mod dial;
+
 use super::catalog::{self, Setting};
 use super::given::{Given, Layer};
 use super::types::{
-    Auth, Cache, Cluster, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Tls, UnixAllow,
-    UnixListener,
+    Auth, Cache, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Tls, UnixAllow, UnixListener,
 };
 use super::values::{self, Problem};
 use super::{Error, MAX_WORKERS};
@@ -27,10 +28,12 @@ pub(super) struct Machine {
 /// # Errors
 /// The first value that can't be used, or a combination that can't.
 pub(super) fn build(layer: &Layer, machine: &Machine) -> Result<Config, Error> {
+    let connect = dial::connect(layer)?;
     Ok(Config {
         listen: listen(layer)?,
         quic: quic(layer)?,
-        cluster: cluster(layer)?,
+        cluster: dial::cluster(layer, &connect)?,
+        connect,
         auth: auth(layer)?,
         cache: cache(layer)?,
         runtime: runtime(layer, machine)?,
@@ -111,13 +114,6 @@ fn quic(layer: &Layer) -> Result<Quic, Error> {
         receive_window: required(layer, &catalog::RECEIVE_WINDOW, values::window)?,
         stream_receive_window: optional(layer, &catalog::STREAM_RECEIVE_WINDOW, values::window)?,
         send_window: optional(layer, &catalog::SEND_WINDOW, values::window)?,
-    })
-}
-
-fn cluster(layer: &Layer) -> Result<Cluster, Error> {
-    Ok(Cluster {
-        id: optional(layer, &catalog::CLUSTER_ID, values::cluster_id)?,
-        max_hops: required(layer, &catalog::CLUSTER_MAX_HOPS, values::hops)?,
     })
 }
 

@@ -1,0 +1,45 @@
+//! A broadcast from one relay to another, by clients of today with their defaults.
+
+use crate::client::media::{self, Publisher, Report, Subscriber};
+use crate::client::native::{self, Scheme};
+use crate::wait::PATIENCE;
+use anyhow::{Context as _, ensure};
+use moq_tokio::{Connection, Restart};
+use std::net::SocketAddr;
+
+/// A publisher over WebTransport and a subscriber over raw QUIC, each redialing when it is told to go.
+pub struct Flow {
+    rate: u32,
+    publisher: Publisher,
+    subscriber: Subscriber,
+    _connections: [Connection; 2],
+}
+
+impl Flow {
+    /// Publishes `path`, `rate` frames a second, at one relay and watches it at another; returns when frames arrive.
+    ///
+    /// # Errors
+    /// A client can't connect, or no frame arrives within [`PATIENCE`].
+    pub async fn start(path: &str, rate: u32, from: SocketAddr, to: SocketAddr) -> anyhow::Result<Self> {
+        let (source, sink) = (media::origin(), media::origin());
+        let publisher = Publisher::start(&source, path, rate)?;
+        let publishing = native::publish(&source, native::url(Scheme::Https, from)?, Restart::Redial).await?;
+        let watching = native::subscribe(&sink, native::url(Scheme::Quic, to)?, Restart::Redial).await?;
+        let subscriber = Subscriber::start(&sink, path);
+        let flow = Self { rate, publisher, subscriber, _connections: [publishing, watching] };
+        flow.subscriber.wait_for(1, PATIENCE).await.with_context(|| format!("no frame of {path}"))?;
+        Ok(flow)
+    }
+
+    /// Waits until a second's frames more than have been published by now have come; then none before may be missing.
+    ///
+    /// # Errors
+    /// One is missing, or they don't come within [`PATIENCE`].
+    pub async fn check(&self) -> anyhow::Result<Report> {
+        let next = self.publisher.sent() + u64::from(self.rate);
+        self.subscriber.wait_for(next, PATIENCE).await?;
+        let report = self.subscriber.report();
+        ensure!(report.missing == 0, "frames are missing: {report:?}");
+        Ok(report)
+    }
+}

@@ -1,0 +1,7 @@
+//! Relays that dial each other: media across them, redirects, credentials, upgrades.
+
+mod dialing;
+mod node;
+mod redirects;
+mod upgrades;
+mod whereto;
