@@ -1,7 +1,7 @@
 # Every command does the set-up that it needs. `make help` lists them.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help run build check fmt test setup bench bench-upgrade bench-crash bench-fanout bench-media bench-restart interop soak mutants
+.PHONY: help run build check fmt test setup bench bench-upgrade bench-crash bench-drain bench-fanout bench-media bench-restart interop soak mutants
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ interop: ## other projects through upgrades: moq-cli with a file made by ffmpeg,
 	@contrib/dev/interop
 	target/release/interop_cluster
 
-bench: bench-upgrade bench-crash bench-media bench-fanout ## the benchmarks that are complete
+bench: bench-upgrade bench-crash bench-media bench-drain bench-fanout bench-restart ## every benchmark (bench-restart needs root)
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench
@@ -55,6 +55,11 @@ bench-media: ## what viewers notice of ten upgrades, and of a restart of today's
 	@contrib/dev/setup build bench
 	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
 	@contrib/dev/bench-media
+
+bench-drain: ## 2 000 sessions told to go over 4 s, each of which comes back
+	@contrib/dev/setup build
+	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
+	target/release/bench_drain
 
 bench-fanout: ## one publisher, 50 subscribers: the cost of a frame, today's moq-relay beside it
 	@contrib/dev/setup build bench

@@ -121,7 +121,7 @@ async fn assemble(
             links.add(peer, stream);
         }
     }
-    let cluster = Cluster::start(config, token.as_ref(), &node)?;
+    let mut cluster = Cluster::start(config, token.as_ref(), &node)?;
     let mut workers = Workers::none();
     let mut streams = Vec::new();
     for protocol::child::Listener { address, socket, .. } in listeners {
@@ -155,7 +155,9 @@ async fn assemble(
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
-            links.established().await;
+            if promised > 0 {
+                tokio::join!(links.established(), cluster.settled());
+            }
             sender.ready();
             tokio::spawn(report(sender.clone(), gauges.clone()));
             Link::Up { sender, receiver, gauges }

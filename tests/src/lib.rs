@@ -12,12 +12,14 @@ pub mod program;
 pub mod relay;
 pub mod replaceable;
 pub mod report;
+pub mod root;
 pub mod scenario;
 pub mod storm;
 pub mod supervisor;
 pub mod systemd;
 pub mod tls;
 pub mod wait;
+pub mod wire;
 
 pub use notify::NotifySocket;
 pub use process::Process;

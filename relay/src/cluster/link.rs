@@ -30,6 +30,8 @@ pub(super) struct Link {
     pub(super) token: Option<Token>,
     /// Counts the open sessions of all links.
     pub(super) tally: Arc<Tally>,
+    /// Becomes true when the first dial has come to something.
+    pub(super) settled: watch::Sender<bool>,
 }
 
 /// What a link obeys.
@@ -183,6 +185,8 @@ impl Run {
                     continue;
                 }
             };
+            // The first news are of the first dial.
+            self.link.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
             let event = match news {
                 News::Event(event) => event,
                 News::Dialed(id, place, dialed) => self.opened(id, place, *dialed),

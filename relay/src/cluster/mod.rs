@@ -21,6 +21,9 @@ use tokio::task::JoinSet;
 /// How long the last packets of closed links may take.
 const FLUSH: Duration = Duration::from_millis(500);
 
+/// How long a generation that replaces another one waits for its first dials.
+const SETTLE: Duration = Duration::from_secs(3);
+
 /// The links to all peers.
 pub(crate) struct Cluster {
     links: JoinSet<()>,
@@ -28,12 +31,20 @@ pub(crate) struct Cluster {
     stop: watch::Sender<bool>,
     /// Open sessions of all links.
     pub(crate) tally: Arc<Tally>,
+    /// Of each link: true when its first dial has come to something.
+    settled: Vec<watch::Receiver<bool>>,
 }
 
 impl Cluster {
     /// Without peers.
     pub(crate) fn none() -> Self {
-        Self { links: JoinSet::new(), dialer: None, stop: watch::Sender::new(false), tally: Arc::default() }
+        Self {
+            links: JoinSet::new(),
+            dialer: None,
+            stop: watch::Sender::new(false),
+            tally: Arc::default(),
+            settled: Vec::new(),
+        }
     }
 
     /// Begins to dial every peer of the settings, on the runtime that calls this.
@@ -50,18 +61,36 @@ impl Cluster {
         let dialer = Arc::new(dialer.context("can't open a socket to dial peers from")?);
         let settings = Settings { reconnect: config.connect.reconnect, redirect: config.connect.redirect };
         for peer in &config.cluster.peers {
+            let (settled, receiver) = watch::channel(false);
+            cluster.settled.push(receiver);
             let link = Link {
                 dialer: dialer.clone(),
                 settings,
                 peer: peer.clone(),
                 token: token.cloned(),
                 tally: cluster.tally.clone(),
+                settled,
             };
             let orders = Orders { role: node.role.subscribe(), stop: cluster.stop.subscribe() };
             cluster.links.spawn(link.run(orders));
         }
         cluster.dialer = Some(dialer);
         Ok(cluster)
+    }
+
+    /// Waits until the first dial of every link has come to something, but not for long: a peer that is away must not keep
+    /// a relay from replacing its predecessor. That one's links tell their peers to take from here what they can, as
+    /// soon as this one is committed to; so its own had better be there.
+    pub(crate) async fn settled(&mut self) {
+        let all = async {
+            for settled in &mut self.settled {
+                // An error: the link has ended already.
+                drop(settled.wait_for(|settled| *settled).await);
+            }
+        };
+        if tokio::time::timeout(SETTLE, all).await.is_err() {
+            tracing::warn!("not all peers have been reached yet: serving without them until they are");
+        }
     }
 
     /// Closes every link and waits until that is on the wire.

@@ -1,6 +1,6 @@
 //! What the running relay makes of what happens to it.
 
-use super::{Control, Event, Next, Stop};
+use super::{Control, Event, Next, Stop, drained};
 use crate::cluster::Cluster;
 use crate::node::Node;
 use crate::overlap::Links;
@@ -118,4 +118,20 @@ async fn orders_of_the_supervisor_change_the_role() {
         assert_eq!(control.node.role.borrow().name(), role);
     }
     assert_eq!(closes_in(&control), None, "undrain took the deadline back");
+}
+
+/// First flights that the kernel had queued before newcomers were steered away have no other process to go to before
+/// their clients try again: a relay without sessions must not end before it has looked.
+#[tokio::test]
+async fn a_drain_that_finds_nobody_takes_on_what_was_on_its_way() {
+    let mut control = control(Workers::none());
+    control.signal(SIGTERM);
+    let last_call = control.last_call.expect("it drains");
+    let registry = &control.node.registry;
+    assert!(timeout(Duration::from_millis(1), drained(registry, Some(last_call))).await.is_err());
+    let late = registry.setup().expect("it is served").open(Instant::now());
+    assert!(late.orders().is_some_and(|slot| slot.close > last_call), "told at once, and with time to leave");
+    drop(late);
+    timeout(PATIENCE, drained(registry, Some(last_call))).await.expect("it ends");
+    assert!(Instant::now() >= last_call && registry.setup().is_none());
 }

@@ -82,21 +82,6 @@ impl Relay {
         }
     }
 
-    /// Waits until something that nobody has read is in a UDP socket of this port (`rx_queue` of /proc/net/udp, proc(5)).
-    pub(crate) fn unread(&self, port: u16) {
-        let deadline = Instant::now() + PATIENCE;
-        let waits = |line: &str| {
-            let mut words = line.split_whitespace().skip(1);
-            let here = words.next().is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
-            let queue = words.nth(2).and_then(|queues| queues.split_once(':')).map(|(_, unread)| unread != "00000000");
-            here && queue == Some(true)
-        };
-        while !std::fs::read_to_string("/proc/net/udp").expect("it is there").lines().any(waits) {
-            assert!(Instant::now() < deadline, "nothing came within {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process id");

@@ -61,13 +61,16 @@ struct Jitter(u64);
 impl Jitter {
     /// Anything from zero to `longest`, in whole milliseconds.
     fn up_to(&mut self, longest: Duration) -> Duration {
+        let choices = longest.as_millis() + 1;
+        Duration::from_millis(u64::try_from(u128::from(self.next()) % choices).unwrap_or_default())
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let steps = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX - 1);
-        Duration::from_millis(mixed % (steps + 1))
+        mixed ^ (mixed >> 31)
     }
 }
 
@@ -95,6 +98,28 @@ mod tests {
         let delays = delays(100);
         assert!(delays.iter().all(|delay| *delay <= LONGEST_DELAY));
         assert!(delays[20..].iter().all(|delay| *delay >= LONGEST_DELAY / 2));
+    }
+
+    /// The numbers that the generator's authors publish for this seed.
+    #[test]
+    fn the_jitter_is_splitmix64() {
+        let mut jitter = Jitter(1_234_567);
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!([jitter.next(), jitter.next(), jitter.next()], expected);
+        assert_eq!(jitter.up_to(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_rebased_one_goes_on_from_the_epoch_and_knows_no_jitter() {
+        let now = Time::default().after(Duration::from_secs(7));
+        let mut backoff = Backoff::new(7);
+        backoff.activated(now);
+        backoff.rebase(now);
+        assert_eq!(backoff, Backoff::new(0));
+        backoff.failed(now);
+        backoff.activated(now);
+        backoff.rebase(now);
+        assert_eq!((backoff.level, backoff.stable_at), (1, Some(Time::default().after(STABLE))));
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Core {
         self.steer(out);
         match self.phase {
             Phase::Idle => self.start(now, out),
-            Phase::First { .. } if self.next <= MAX_GENERATION => {
+            Phase::First { .. } if self.next <= MAX_GENERATION && !self.switches() => {
                 let generation = self.take_number();
                 self.phase = Phase::First { generation };
                 self.spawn(now, generation, out);
@@ -211,7 +211,8 @@ impl Core {
         }
     }
 
-    /// Ends those that were not active yet: of their messages some may be lost.
+    /// Ends those that were not ready yet: of their messages some may be lost. A ready one may have been steered to, and have
+    /// sessions: it is steered to again.
     fn drop_candidates(&mut self, now: Time, out: &mut Vec<Action>) {
         for generation in self.live() {
             let Some(child) = self.children.get_mut(&generation) else { continue };
@@ -221,7 +222,12 @@ impl Core {
                 out.push(Action::Retire { generation });
                 continue;
             }
+            // It serves on sockets that packets have always been steered to, whether it has said that it is ready or not.
+            if child.takes_over.is_some() && child.is_adopted() && matches!(child.state, State::Starting { .. }) {
+                child.state = State::Ready;
+            }
             match child.state {
+                State::Ready if !matches!(child.channel, Channel::Lost { .. }) => {}
                 State::Starting { .. } | State::Ready => {
                     out.push(warn(format!("generation {generation} was not ready: it is ended and started again")));
                     self.end(now, generation, End::Term, out);
@@ -233,9 +239,15 @@ impl Core {
         }
     }
 
+    /// Whether somebody is about to become active.
+    fn switches(&self) -> bool {
+        self.candidate().is_some_and(|candidate| self.is_ready(candidate))
+    }
+
     /// Puts the phase back to where what was lost is done again.
     fn begin_anew(&mut self, now: Time) {
         let standby = self.standby();
+        let switches = self.switches();
         let probation = || {
             let commit_at = now.after(self.settings.probation);
             let health = if self.settings.health { Health::Waiting } else { Health::Unprobed };
@@ -243,6 +255,7 @@ impl Core {
         };
         match &mut self.phase {
             Phase::Serving { upgrade: Some(Upgrade { stage, .. }), .. } => match stage {
+                Stage::Starting { .. } if switches => {}
                 Stage::Checking { .. } | Stage::Starting { .. } => *stage = Stage::Room,
                 Stage::Probation { give_up_at, health, .. } => {
                     if *health != Health::Unprobed || self.settings.health {
@@ -253,6 +266,7 @@ impl Core {
                 Stage::Room => {}
             },
             Phase::Down { respawn, .. } => match respawn.step {
+                Attempt::Running { .. } if switches => {}
                 Attempt::Running { .. } => respawn.step = Attempt::Waiting { at: now },
                 Attempt::Waiting { .. } => {}
             },

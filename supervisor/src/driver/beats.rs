@@ -73,3 +73,28 @@ impl Beats {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(variables: &[(&str, &str)]) -> Option<Duration> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        Beats::new(find).watchdog
+    }
+
+    /// sd_watchdog_enabled(3): WATCHDOG_PID names whom it is for, which is not us below a shim.
+    #[test]
+    fn the_watchdog_is_for_whoever_it_names() {
+        let [ours, other] = [0, 1].map(|more| (std::process::id() + more).to_string());
+        let half = Some(Duration::from_secs(1));
+        assert_eq!(watched(&[("WATCHDOG_USEC", "2000000")]), half);
+        assert_eq!(watched(&[("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", &ours)]), half);
+        assert_eq!(watched(&[("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", &other)]), None);
+        assert_eq!(watched(&[("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", "x")]), None);
+        for usec in ["0", "", "-1", "soon"] {
+            assert_eq!(watched(&[("WATCHDOG_USEC", usec)]), None, "{usec}");
+        }
+        assert_eq!(watched(&[]), None);
+    }
+}

@@ -405,6 +405,9 @@ impl Driver {
             }
             self.store.prune(&mut self.notify, &[]);
         }
+        if self.checking {
+            self.store.close(&mut self.notify);
+        }
         self.last_words().await;
     }
 }

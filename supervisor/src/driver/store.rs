@@ -102,6 +102,11 @@ impl Store {
         }
     }
 
+    /// Nobody asks any more; a check may be under way.
+    pub(super) fn close(&self, notify: &mut Notify) {
+        notify.remove(names::PROBE);
+    }
+
     /// Whether everything is there.
     pub(super) const fn is_complete(&self) -> bool {
         self.confirmed == self.changes && !self.full

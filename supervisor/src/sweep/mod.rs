@@ -20,6 +20,7 @@ use crate::sys::pidfd::Pidfd;
 use crate::unit::Unit;
 use nix::sys::signal::SigSet;
 use protocol::exit;
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::process;
 use std::time::{Duration, Instant};
@@ -33,12 +34,16 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at who is left.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Ends every other process of our own unit, if the unit is being stopped for good: SIGTERM, and SIGKILL after `patience`.
+/// Ends every other process of our own unit, if the unit is being stopped for good and the supervisor did not end in good
+/// order: SIGTERM, and SIGKILL after `patience`.
 ///
 /// # Errors
 /// This is no unit's process.
 pub fn at_stop(patience: Duration) -> Result<u8, Failure> {
     let unit = own_unit()?;
+    if ended_by_itself(|name| std::env::var_os(name)) {
+        return Ok(exit::OK);
+    }
     match job::of(&unit) {
         Ok(Some(job)) if job == "stop" => {
             end_all(&unit, Duration::ZERO, patience);
@@ -73,6 +78,13 @@ pub fn when_abandoned() -> Result<u8, Failure> {
     }
     end_all(&unit, patience, GRACE);
     Ok(exit::OK)
+}
+
+/// Whether a supervisor that ended in good order was followed by this (systemd.exec(5): $EXIT_CODE, $EXIT_STATUS). It has
+/// ended its generations, or has left them to the next one. To ask systemd would be the longest part of a restart.
+fn ended_by_itself(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let is = |name, value: &str| variable(name).is_some_and(|found| found == value);
+    is("EXIT_CODE", "exited") && is("EXIT_STATUS", "0")
 }
 
 fn own_unit() -> Result<Unit, Failure> {
@@ -128,4 +140,25 @@ fn others(unit: &Unit) -> Vec<u32> {
     let mut others = unit.processes();
     others.retain(|pid| *pid != process::id());
     others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_supervisor_that_ended_with_0_has_nothing_to_be_swept_up_after() {
+        let ended = |code: &str, status: &str| {
+            ended_by_itself(|name| match name {
+                "EXIT_CODE" => Some(code.into()),
+                "EXIT_STATUS" => Some(status.into()),
+                _ => None,
+            })
+        };
+        assert!(ended("exited", "0"));
+        for (code, status) in [("exited", "1"), ("killed", "KILL"), ("dumped", "ABRT"), ("killed", "0")] {
+            assert!(!ended(code, status), "{code} {status}");
+        }
+        assert!(!ended_by_itself(|_| None), "by hand");
+    }
 }

@@ -251,6 +251,17 @@ fn a_first_generation_that_says_failed_still_decides_the_status() {
 }
 
 #[test]
+fn a_first_generation_that_can_not_have_its_sockets_ends_the_service_with_the_status_of_that() {
+    let mut life = Life::new(settings());
+    life.feed(Event::Start);
+    life.spawned(1);
+    life.says(1, FromChild::Hello(hello()));
+    life.feed(Event::AdoptFailed { generation: Generation(1), error: "in use".to_owned(), status: exit::IN_USE });
+    life.exits(1, ExitStatus::Signal(15));
+    assert_eq!(life.exit_status(), Some(exit::IN_USE));
+}
+
+#[test]
 fn a_first_generation_that_has_to_be_killed_was_not_ready() {
     let mut life = Life::new(settings());
     life.feed(Event::Start);

@@ -8,6 +8,7 @@
     reason = "a test ends at the first surprise, says what it saw, and picks what it looks for"
 )]
 
+mod canonical;
 mod crash;
 mod failure;
 mod heirs;
@@ -16,6 +17,7 @@ mod matrix;
 mod model;
 mod probation;
 mod resume;
+mod silence;
 mod speaker;
 mod stop;
 mod upgrade;

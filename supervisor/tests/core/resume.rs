@@ -235,6 +235,54 @@ fn a_stop_goes_on() {
     assert!(core.has_ended());
 }
 
+/// Guards the sessions that it got between the switch and the moment in which that would have been written down.
+#[test]
+fn one_that_may_have_been_steered_to_is_steered_to_and_not_ended() {
+    let mut life = Life::serving(settings());
+    life.upgrade();
+    life.adopt(2);
+    life.says(2, FromChild::Ready);
+    assert_eq!(life.orders(), ["gro off", "steer 2 of 1 2"]);
+    let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+    assert!(!out.iter().any(|action| matches!(action, Action::Kill { .. } | Action::Spawn { .. })), "{out:?}");
+    feed(&mut core, life.now, Event::Steered { active: Generation(2) });
+    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+    assert_eq!(state(&core, life.now, 1), Some(StateView::Standby));
+}
+
+/// The same of the very first, and of a successor after a crash.
+#[test]
+fn one_that_may_have_been_steered_to_is_the_only_one() {
+    let mut first = Life::new(settings());
+    first.feed(Event::Start);
+    first.adopt(1);
+    first.says(1, FromChild::Ready);
+    let mut down = Life::serving(settings());
+    down.crashes(1);
+    down.adopt(2);
+    down.says(2, FromChild::Ready);
+    for (life, generation) in [(first, 1), (down, 2)] {
+        let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+        assert!(!out.iter().any(|action| matches!(action, Action::Kill { .. } | Action::Spawn { .. })), "{out:?}");
+        feed(&mut core, life.now, Event::Steered { active: Generation(generation) });
+        assert_eq!(state(&core, life.now, generation), Some(StateView::Active));
+    }
+}
+
+/// Guards the sessions of a successor that has the sockets of a dead one, which are steered to all the time.
+#[test]
+fn one_that_has_taken_over_sockets_is_not_ended() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    life.adopt(2);
+    let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+    assert!(!out.iter().any(|action| matches!(action, Action::Kill { .. } | Action::Spawn { .. })), "{out:?}");
+    feed(&mut core, life.now, Event::Steered { active: Generation(2) });
+    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+    feed(&mut core, life.now, Event::Message { generation: Generation(2), message: FromChild::Ready });
+    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+}
+
 #[test]
 fn a_silent_child_has_its_time_from_the_restore_on() {
     let mut life = Life::serving(settings());

@@ -188,3 +188,20 @@ fn one_that_overstays_its_drain_is_killed_two_seconds_after_its_deadline() {
     life.exits(1, ExitStatus::Signal(9));
     assert_eq!(life.state(2), Some(StateView::Active));
 }
+
+#[test]
+fn a_channel_that_breaks_before_a_drain_is_acknowledged_makes_it_a_signal() {
+    let (mut life, _) = Life::on_probation(settings());
+    life.acknowledge(2);
+    life.acknowledge(1);
+    life.pass(secs(2));
+    life.loses_channel(1);
+    assert_eq!(life.orders(), ["term 1"]);
+}
+
+#[test]
+fn a_channel_that_breaks_before_another_role_is_acknowledged_makes_nothing_of_it() {
+    let (mut life, _) = Life::on_probation(settings());
+    life.loses_channel(1);
+    assert!(life.orders().is_empty(), "{:?}", life.orders());
+}

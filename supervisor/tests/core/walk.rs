@@ -119,14 +119,14 @@ fn sight(action: &Action) -> Option<&'static str> {
 }
 
 /// How often what happens, beside 85 moves of drivers and children that do what they should.
-struct Pace {
-    faults: u32,
-    time: u32,
+pub(crate) struct Pace {
+    pub(crate) faults: u32,
+    pub(crate) time: u32,
     /// Orders to the driver fail as often as not, and crashes are the commonest fault.
-    spawns_fail: bool,
+    pub(crate) spawns_fail: bool,
 }
 
-fn next(world: &World, pace: &Pace, random: &mut StdRng) -> Move {
+pub(crate) fn next(world: &World, pace: &Pace, random: &mut StdRng) -> Move {
     // The first generation decides over the whole life: it mostly gets the chance to come up.
     let careful = !world.watch.serving && random.random_range(0..50) > 0;
     let (faults, time) = if careful { (0, 0) } else { (pace.faults, pace.time) };
@@ -161,7 +161,7 @@ fn next(world: &World, pace: &Pace, random: &mut StdRng) -> Move {
     }
 }
 
-fn random_settings(random: &mut StdRng) -> Settings {
+pub(crate) fn random_settings(random: &mut StdRng) -> Settings {
     let mut one_of = |choices: &[u64]| Duration::from_millis(*choices.choose(random).unwrap());
     let (drain_timeout, ready_timeout, probation, stop_timeout) =
         (one_of(&[0, 5_000, 600_000]), one_of(&[100, 30_000]), one_of(&[0, 2_000, 10_000]), one_of(&[0, 500, 10_000]));

@@ -180,6 +180,20 @@ impl Subscriber {
         *account = Account { latest_arrival: Some(Instant::now()), ..Account::default() };
     }
 
+    /// Waits until frame `number` or a later one has come and none before the last is missing. Each group travels on a
+    /// stream of its own, so a frame of the next one may overtake the end of this one.
+    ///
+    /// # Errors
+    /// That was not so until `deadline`.
+    pub async fn wait_for_all(&self, number: u64, deadline: Duration) -> anyhow::Result<Report> {
+        let what = format!("all frames to {number} or a later one");
+        let whole = wait::eventually(deadline, &what, async || {
+            let report = self.report();
+            Ok((report.missing == 0 && report.last.is_some_and(|last| last >= number)).then_some(report))
+        });
+        whole.await.with_context(|| format!("the subscriber's account: {:?}", self.report()))
+    }
+
     /// Waits until frame `number` or a later one has come.
     ///
     /// # Errors

@@ -4,7 +4,9 @@ use super::clients::Book;
 use super::plan::{Bad, Fault};
 use crate::process::signal_process;
 use crate::procfs;
+use crate::supervisor::Status;
 use crate::systemd::Service;
+use crate::wait::{self, PATIENCE};
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -81,19 +83,24 @@ impl<'a> Blows<'a> {
     }
 
     async fn kill_relay(&self, which: usize) -> anyhow::Result<()> {
-        // With a bad program in place the relay would have no successor: an outage of the storm's own making.
+        // With a bad program in place a relay would have no successor: an outage of the storm's own making.
         let _program = self.program.lock().await;
         let mut relays = self.service.processes("signed_echo")?;
         relays.sort_unstable();
         let Some(pid) = relays.get(which.checked_rem(relays.len()).unwrap_or(0)).copied() else { return Ok(()) };
         // It may end by itself meanwhile.
         let Ok(inside) = procfs::status_field(pid, "NSpid") else { return Ok(()) };
-        let inside = inside.split_whitespace().last().context("a number")?.parse()?;
+        let inside: u32 = inside.split_whitespace().last().context("a number")?.parse()?;
         if signal_process(pid, Signal::SIGKILL).is_ok() {
             let now = self.book.now();
             self.book.note(|record| record.killed.extend([(inside, now)]));
         }
-        Ok(())
+        // So it goes until the successor has been started.
+        let another = |status: &Status| status.active().is_some_and(|active| active.pid != Some(inside));
+        wait::eventually(PATIENCE, "another active relay", async || {
+            Ok(self.service.status().await.ok().filter(another).map(drop))
+        })
+        .await
     }
 }
 

@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a session lasts: long enough for several blows, short enough that relays drain.
 const LASTS: std::ops::Range<u64> = 1_000..8_000;
 
+/// Handshakes that are under way: more are a service that does not serve, and memory.
+const MOST_OPEN: usize = 400;
+
 /// The record, and the clock that its moments are of.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
@@ -92,11 +95,11 @@ async fn one_after_the_other(
 
 /// Echoes until it has lasted long enough; notes its loss.
 async fn session(book: &Book, connection: &quinn::Connection, mut stopped: watch::Receiver<bool>) {
-    let begun = book.now();
+    let established = book.now();
     let server = match signature(connection).await {
         Ok(server) => server,
-        // The handshake was all that the relay did before it died, as its own kind of failure.
-        Err(error) => return book.note(|record| record.failed.push((begun, format!("unsigned: {error:#}")))),
+        // The handshake was all that the relay did before it died: as good as one that has failed.
+        Err(error) => return book.note(|record| record.failed.push((established, format!("unsigned: {error:#}")))),
     };
     let end = Instant::now() + Duration::from_millis(rand::rng().random_range(LASTS));
     while Instant::now() < end && !*stopped.borrow() {
@@ -140,6 +143,12 @@ async fn handshakes(
         tokio::select! {
             _stop = stopped.changed() => break,
             _tick = clock.tick() => {
+                while open.try_join_next().is_some() {}
+                if open.len() >= MOST_OPEN {
+                    let begun = book.now();
+                    book.note(|record| record.failed.push((begun, format!("{MOST_OPEN} others wait"))));
+                    continue;
+                }
                 let (book, config) = (book.clone(), config.clone());
                 let server = turn.next().context("a server")?;
                 open.spawn(async move {
@@ -150,7 +159,6 @@ async fn handshakes(
                         Err(error) => record.failed.push((begun, format!("{error:#}"))),
                     });
                 });
-                while open.try_join_next().is_some() {}
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Who is dialed, with what, and what comes over the link.
 
 use crate::node::{RATE, alone, assert_discreet, dialing, member, token_file, url};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::time::Duration;
 use tests::client::flow::Flow;
 use tests::client::native::Scheme;
@@ -78,4 +79,34 @@ async fn a_peer_that_is_lost_is_dialed_until_it_is_back() -> anyhow::Result<()> 
     let launch = tests::process::Launch::new(tests::program::relay()?).args(args);
     let _second = tests::relay::Relay::of(launch.start()?).await?;
     tests::wait::until(PATIENCE, "the link is back", || Ok(dials.process.count("peer connected") == 2)).await
+}
+
+/// A cluster may know its members by certificates instead of a token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_our_authority_tells_a_peer_from_a_client() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str, pem: &str| -> anyhow::Result<String> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, pem)?;
+        Ok(path.display().to_string())
+    };
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let root = file("root", &params.self_signed(&key)?.pem())?;
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate()?;
+    let cert = file("cert", &CertificateParams::new(["peer.test".to_owned()])?.signed_by(&key, &issuer)?.pem())?;
+    let key = file("key", &key.serialize_pem())?;
+
+    for scheme in [Scheme::Https, Scheme::Quic] {
+        let dialed = alone("**", &["--listen-tls-root".to_owned(), root.clone()]).await?;
+        let peers = dialing(&[url(scheme, dialed.address)?]);
+        let certified = ["--connect-tls-cert", &cert, "--connect-tls-key", &key].map(str::to_owned);
+        let _peer = alone("**", &[peers.clone(), certified.to_vec()].concat()).await?;
+        dialed.process.wait_for_line("standing=Peer", PATIENCE).await?;
+        let _stranger = alone("**", &peers).await?;
+        dialed.process.wait_for_line("standing=Client", PATIENCE).await?;
+    }
+    Ok(())
 }

@@ -164,6 +164,47 @@ async fn nobody_leaves_without_a_store_that_has_everything() -> anyhow::Result<(
     Ok(())
 }
 
+/// Guards the sockets that a dead relay's successor has taken over: another supervisor must steer to them as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_took_over_sockets_serves_on_under_the_next_supervisors() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    for generation in 1..=4 {
+        let active = service.status().await?.active().context("active")?.clone();
+        assert_eq!(active.generation, generation);
+        signal_process(active.pid.context("it runs")?, Signal::SIGKILL)?;
+        let next =
+            |status: &tests::supervisor::Status| status.active().is_some_and(|one| one.generation == generation + 1);
+        service.wait_for("a successor", next).await?;
+        for _ in 0..3 {
+            for _ in 0..20 {
+                Session::connect(service.address().await?).await?.echo(b"served").await?;
+            }
+            service.kill().await?;
+            service.serve().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Guards the last words: a manager that handles a message after its sender is gone can't tell any more who that was, and
+/// drops it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_that_ends_has_seen_its_last_words_handled() -> anyhow::Result<()> {
+    for signal in [libc::SIGTERM, leave()] {
+        let mut service = Service::new(&FLAGS, true)?;
+        service.serve().await?;
+        let signal = format!("-{signal}");
+        let kill = std::process::Command::new("kill").arg(signal).arg(service.pid()?.to_string()).status()?;
+        anyhow::ensure!(kill.success(), "kill: {kill}");
+        assert_eq!(service.end().await?, Some(0));
+        // Everything has been read by now: the last one is a question whose answer it has waited for.
+        let said = manager(&service)?.said();
+        assert_eq!(said.last().map(String::as_str), Some("BARRIER=1"), "{said:?}");
+    }
+    Ok(())
+}
+
 /// A state that a later version wrote: what is understood of it is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_of_another_version_degrades() -> anyhow::Result<()> {

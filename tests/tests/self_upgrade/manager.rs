@@ -96,6 +96,11 @@ impl Manager {
         wait::until(2 * PATIENCE, assignment, || Ok(self.has_heard(assignment))).await
     }
 
+    /// What the running or last supervisor has said, in order.
+    pub(crate) fn said(&self) -> Vec<String> {
+        lock(&self.known).said.clone()
+    }
+
     pub(crate) fn has_heard(&self, assignment: &str) -> bool {
         lock(&self.known).said.iter().any(|text| text.lines().any(|line| line.starts_with(assignment)))
     }

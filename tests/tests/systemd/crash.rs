@@ -195,6 +195,8 @@ fn a_relay_that_a_later_supervisor_took_over_is_replaced_when_it_crashes() -> an
         ensure!(relays.len() == 1, "{relays:?}");
         tests::process::signal_process(relays[0], nix::sys::signal::Signal::SIGKILL)?;
         service.wait_for("its successor", |status| status.state(2) == "active").await?;
+        // PIDFD_GET_INFO says how it ended (Linux 6.15).
+        service.wait_for_message("generation 1 was ended by signal 9").await?;
         let begin = std::time::Instant::now();
         Session::connect(server()).await?.echo(b"served").await?;
         ensure!(begin.elapsed() < Duration::from_secs(3), "served after {:?}", begin.elapsed());

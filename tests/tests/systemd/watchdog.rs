@@ -42,19 +42,21 @@ fn a_supervisor_with_nothing_to_do_or_a_relay_that_hangs_is_not_taken_for_hung()
     })
 }
 
-/// Guards against a relay that hangs: the supervisor's own watchdog misses its counters.
+/// Guards against a relay that hangs: the supervisor's own watchdog misses its counters, and another one serves.
 #[test]
-fn a_relay_that_hangs_is_said_to_be_unhealthy() -> anyhow::Result<()> {
+fn a_relay_that_hangs_is_said_to_be_unhealthy_and_replaced() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
-        let service = Setup::shipped(sandbox)?.start().await?;
+        let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
         // A program that has never said its counters need not say them.
         let _session = Session::connect(server()).await?;
         service.wait_for("counters", |status| status.sessions(1) == 1).await?;
         let relays = service.processes("echo")?;
         ensure!(relays.len() == 1, "{relays:?}");
         signal_process(relays[0], Signal::SIGSTOP)?;
-        let said = service.wait_for_message("unhealthy").await;
-        signal_process(relays[0], Signal::SIGCONT)?;
-        said.map(drop)
+        service.wait_for_message("unhealthy: no stats for 10 s").await?;
+        service.wait_for("another relay", |status| status.state(2) == "active").await?;
+        Session::connect(server()).await?.echo(b"served").await?;
+        assert_eq!(service.property("NRestarts").await?, "0");
+        signal_process(relays[0], Signal::SIGCONT)
     })
 }

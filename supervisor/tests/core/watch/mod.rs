@@ -9,7 +9,7 @@ use protocol::message::{FromChild, Generation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
-    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
+    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, Note, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
     Steering, Time,
 };
 
@@ -132,6 +132,10 @@ impl Watch {
         let failed = |message: &FromChild| matches!(message, FromChild::Failed { .. });
         self.ending |= !self.serving && matches!(event, Event::Message { message, .. } if failed(message));
         let after_event = self.clone();
+        // Whatever is done may be something that a status shows; after the last order nobody is there who could show it.
+        let shown = matches!(actions, [.., Action::Note(Note::Changed)]);
+        let last = matches!(actions, [.., Action::Exit { .. }]);
+        require(shown || last || actions.is_empty(), "a change that nobody is told of")?;
         for action in actions {
             self.obey(now, action)?;
         }
@@ -139,6 +143,7 @@ impl Watch {
             let drain = self.settings.stop_timeout.unwrap_or(STOP_TIMEOUT);
             self.end_by = Some(now.after(drain + 2 * GRACE + ACKNOWLEDGE + STUCK));
         }
+        require(next_deadline.is_none_or(|next| next > now), "what is due is left undone")?;
         self.check(now, next_deadline)?;
         before.check_reaction(&after_event, self, event)
     }
