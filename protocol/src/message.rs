@@ -387,8 +387,10 @@ pub enum ToChild {
         /// The other end.
         generation: Generation,
     },
-    /// It speaks for the node from now on, until a `drain`: what the others said last.
+    /// What the others said last; it may have to answer for the node.
     Counters {
+        /// It publishes the node's statistics from now on, until a `drain`.
+        speaks: bool,
         /// The other live generations.
         generations: Vec<GenerationStats>,
         /// The generations that have gone, added up: their `sessions` and `setup` are 0.

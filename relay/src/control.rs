@@ -66,6 +66,8 @@ pub(crate) struct Control {
     pub(crate) link: Link,
     /// The other generations.
     pub(crate) links: Links,
+    /// Operators are answered.
+    pub(crate) operators: bool,
     pub(crate) stop: Stop,
     /// When a drain that finds nobody may end.
     pub(crate) last_call: Option<Instant>,
@@ -142,7 +144,12 @@ impl Control {
     fn command(&mut self, command: Command) {
         match command {
             Command::Activate { seq } => self.order(Order::Activate, seq),
-            Command::Standby { seq } => self.order(Order::Standby, seq),
+            Command::Standby { seq } => {
+                self.node.order(Order::Standby);
+                // The successor answers for the node from now on, with what this one has shown.
+                self.link.last_stats();
+                self.order(Order::Standby, seq);
+            }
             Command::Canary { seq, permille } => self.order(Order::Canary { permille }, seq),
             Command::Drain { seq, timeout, spread } => {
                 self.drain(timeout, spread.or(self.drain_spread));
@@ -158,9 +165,7 @@ impl Control {
             Command::Gro { on } => tracing::debug!(on, "the supervisor has set UDP_GRO"),
             Command::Heir(dead) => supervise::inherit(&self.endpoints, dead),
             Command::Link { generation, stream } => self.links.add(generation, stream),
-            Command::Counters { .. } => {
-                tracing::debug!("no node statistics: the counters of other generations are ignored");
-            }
+            Command::Counters { speaks, generations, gone } => self.node.stats.told(speaks, generations, gone),
         }
     }
 
@@ -174,6 +179,7 @@ impl Control {
         let now = Instant::now();
         self.last_call.get_or_insert(now + LAST_CALL);
         self.node.order(Order::Drain);
+        self.node.stats.drains();
         let begun = self.node.registry.drain(now, timeout, spread);
         if let Some(clamped) = begun.clamped {
             tracing::warn!(
@@ -226,8 +232,8 @@ impl Control {
         tokio::join!(self.workers.stop(), self.cluster.stop());
         self.links.close().await;
         drop(self.own);
-        if !self.streams.is_empty() {
-            // qmux writes a close in a task of its own, which nothing lets us wait for.
+        if !self.streams.is_empty() || self.operators {
+            // qmux writes a close in a task of its own, and axum an answer, which nothing lets us wait for.
             tokio::time::sleep(STREAM_FLUSH).await;
         }
         if forced == 0 {
@@ -253,7 +259,7 @@ const LAST_CALL: Duration = Duration::from_millis(100);
 /// How long sessions that are closed at once may take for it.
 const CLOSE: Duration = Duration::from_millis(500);
 
-/// How long stream sessions may take to write their closes.
+/// How long stream sessions may take to write their closes, and operators to be answered.
 const STREAM_FLUSH: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::config;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Lines that wait for a slow standard error; more are dropped, since a stuck terminal or journal must not stop media.
@@ -26,8 +26,8 @@ pub(crate) fn init(settings: &config::Log) -> Logging {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(false)
-        .with_filter(settings.filter())
-        .with_filter(filter_fn(config::Log::is_safe));
+        // One filter: of two in a row, an event that the outer one drops takes the thread's next one with it.
+        .with_filter(settings.filter().and(filter_fn(config::Log::is_safe)));
     let subscriber = tracing_subscriber::registry().with(lines);
     // An embedding process (a test) may have its own.
     drop(tracing::subscriber::set_global_default(subscriber));

@@ -3,6 +3,7 @@
 use crate::admission::Rules;
 use crate::drain::Registry;
 use crate::role::{Order, Role};
+use crate::stats::Stats;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ pub(crate) struct Node {
     pub(crate) role: watch::Sender<Role>,
     /// Who may do what.
     pub(crate) rules: Rules,
+    /// What passes through it, counted.
+    pub(crate) stats: Arc<Stats>,
     /// The broadcasts of all sessions.
     pub(crate) origin: moq_net::origin::Producer,
     /// Accepts the versions of the settings.
@@ -47,7 +50,14 @@ impl Node {
         let (origin, driver) = moq_net::origin::Producer::new(moq_net::origin::Config::default());
         tokio::spawn(moq_net::time::run(driver));
         let nothing = crate::config::Auth { publish: moq_net::Patterns::new(), subscribe: moq_net::Patterns::new() };
+        let silent = crate::config::Stats {
+            enabled: false,
+            prefix: ".stats".into(),
+            interval: Duration::from_secs(1),
+            node: None,
+        };
         Arc::new(Self {
+            stats: Arc::new(Stats::new(&silent, false, true)),
             registry: Registry::new(),
             role: watch::Sender::new(Role::Active),
             rules: Rules::new(&nothing, None),

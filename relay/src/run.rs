@@ -10,12 +10,13 @@ use crate::drain::Registry;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::{ALONE, Sockets};
+use crate::sockets::{ALONE, INTERNAL, Sockets};
+use crate::stats::{self, Stats};
 use crate::stream::{self, Listener};
 use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
-use crate::{cache, log, quic, tls};
+use crate::{cache, internal, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
 use moq_net::origin;
@@ -124,7 +125,8 @@ async fn assemble(
     let mut cluster = Cluster::start(config, token.as_ref(), &node)?;
     let mut workers = Workers::none();
     let mut streams = Vec::new();
-    for protocol::child::Listener { address, socket, .. } in listeners {
+    let mut internal_listener = None;
+    for protocol::child::Listener { name, address, socket } in listeners {
         match socket {
             Socket::Quic(members) => {
                 let (Some(settings), Some(tls)) = (&config.listen.quic, &tls) else { continue };
@@ -135,6 +137,8 @@ async fn assemble(
                 let certificate = tls.fingerprints().join(",");
                 tracing::info!(%address, workers = workers.each().len(), %certificate, "listening for QUIC");
             }
+            // With the workers, whose counters it shows.
+            Socket::Tcp(listener) if name == INTERNAL => internal_listener = Some((address, listener)),
             Socket::Tcp(listener) => {
                 if !listener.local_addr()?.ip().is_loopback() {
                     tracing::warn!(%address, "TCP sessions are neither encrypted nor authenticated: keep it private");
@@ -148,10 +152,27 @@ async fn assemble(
         }
     }
 
+    let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
+    let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members };
+    let operators = internal_listener.is_some();
+    if let Some((address, listener)) = internal_listener {
+        let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
+        let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
+        tracing::info!(%address, "serving operators");
+        tokio::spawn(internal::serve(listener, source));
+    }
+    if config.stats.enabled {
+        tokio::spawn(stats::publish(stats::Publishing {
+            settings: config.stats.clone(),
+            stats: node.stats.clone(),
+            origin: node.origin.clone(),
+            generation: generation.unwrap_or(ALONE),
+            token: stats::token(&keys.cid),
+            links: links.up(),
+        }));
+    }
     let link = match supervisor {
         Some((sender, receiver)) => {
-            let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
-            let gauges = Gauges { registry: node.registry.clone(), members };
             if let Some(keep) = keep {
                 supervise::keep(&sender, KEEP, &keep);
             }
@@ -176,6 +197,7 @@ async fn assemble(
         endpoints,
         link,
         links,
+        operators,
         stop: Stop::default(),
         last_call: None,
     })
@@ -199,6 +221,7 @@ fn node(
     tokio::spawn(moq_net::time::run(driver));
     let versions = config.listen.versions.clone();
     Ok(Arc::new(Node {
+        stats: Arc::new(Stats::new(&config.stats, config.internal.is_some(), role == Role::Active)),
         registry: Registry::new(),
         role: watch::Sender::new(role),
         rules: Rules::new(&config.auth, token),

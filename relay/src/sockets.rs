@@ -1,6 +1,6 @@
 //! The sockets to serve and what comes with them: adopted from a supervisor, or bound here.
 
-use crate::config::{Config, Listen, UnixListener};
+use crate::config::{Config, UnixListener};
 use anyhow::Context;
 use protocol::child::{Listener, Member, Receiver, Sender, Socket, Unadopted};
 use protocol::cid::{Cipher, MemberId};
@@ -22,6 +22,7 @@ const UNIX_MODE: u32 = 0o666;
 const QUIC: &str = "quic";
 const TCP: &str = "tcp";
 const UNIX: &str = "unix";
+pub(crate) const INTERNAL: &str = "internal";
 
 /// The sockets of this process.
 pub(crate) struct Sockets {
@@ -66,7 +67,7 @@ impl Sockets {
         let keys = Arc::new(Secret::random()?.child_keys(&BootId::random()?, ALONE));
         let mut own = Own(Table::new(Cipher::new(&keys.cid)));
         own.0.gro(true)?;
-        let wanted = wanted(&config.listen, config.runtime.workers.get())?;
+        let wanted = wanted(config)?;
         let Granted { listeners, warnings } = own.0.grant(ALONE, &wanted, None, false)?;
         for warning in warnings {
             tracing::debug!("{warning}");
@@ -95,7 +96,7 @@ impl Sockets {
             program: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            listeners: wanted(&config.listen, config.runtime.workers.get())?,
+            listeners: wanted(config)?,
             drain_timeout_ms: Some(millis(config.drain_timeout)),
             idle_timeout_ms: config.quic.idle_timeout.map(millis),
             ledger: config.listen.quic.is_some(),
@@ -140,11 +141,12 @@ fn taken(Handed { socket, fds }: Handed<'_>) -> anyhow::Result<Listener> {
 pub(crate) const ALONE: Generation = Generation(1);
 
 /// What to ask the supervisor for. Names are looked up here, once: its addresses are numeric.
-fn wanted(listen: &Listen, workers: u16) -> anyhow::Result<Vec<Wanted>> {
+fn wanted(config: &Config) -> anyhow::Result<Vec<Wanted>> {
+    let listen = &config.listen;
     let mut wanted = Vec::new();
     if let Some(quic) = &listen.quic {
         let address = quic.bind.resolve().with_context(|| format!("can't look up {}", quic.bind))?;
-        wanted.push(one(QUIC, Kind::Quic, address.to_string(), workers, None));
+        wanted.push(one(QUIC, Kind::Quic, address.to_string(), config.runtime.workers.get(), None));
     }
     if let Some(address) = listen.tcp {
         wanted.push(one(TCP, Kind::Tcp, address.to_string(), 1, None));
@@ -152,6 +154,9 @@ fn wanted(listen: &Listen, workers: u16) -> anyhow::Result<Vec<Wanted>> {
     if let Some(UnixListener { path, .. }) = &listen.unix {
         let path = path.to_str().with_context(|| format!("the socket path {} is not UTF-8", path.display()))?;
         wanted.push(one(UNIX, Kind::Unix, path.to_owned(), 1, Some(UNIX_MODE)));
+    }
+    if let Some(address) = config.internal {
+        wanted.push(one(INTERNAL, Kind::Tcp, address.to_string(), 1, None));
     }
     Ok(wanted)
 }

@@ -9,8 +9,8 @@ use tests::client::media::{self, Publisher, Subscriber};
 use tests::client::native::{self, Scheme};
 use tests::client::webtransport::{Media, Session};
 use tests::supervisor::{Setup, Supervisor};
-use tests::wait::PATIENCE;
-use tests::{program, relay};
+use tests::wait::{self, PATIENCE};
+use tests::{procfs, program, relay};
 
 /// Frames a second of each publisher.
 const RATE: u32 = 60;
@@ -169,6 +169,7 @@ async fn three_generations_see_each_other() -> anyhow::Result<()> {
 /// Guards a rollback: what was on the failed generation is lost, what was on the old one goes on, and nothing of the link
 /// is left in its way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a viewer once missed frames after the rollback, on a busy machine; `make soak` runs it"]
 async fn a_rollback_leaves_the_old_generation_as_it_was() -> anyhow::Result<()> {
     let supervisor = supervised(&["--probation", "5m"]).await?;
     let server = supervisor.address().await?;
@@ -182,4 +183,36 @@ async fn a_rollback_leaves_the_old_generation_as_it_was() -> anyhow::Result<()> 
     supervisor.wait_for("the old one alone", |status| status.generations.len() == 1).await?;
     with_it.gets_all(&old.publisher).await?;
     Watching::start(server, "old").await?.gets_all(&old.publisher).await
+}
+
+/// Guards the memory of a generation whose peer hangs: what it can't take must not be kept for it for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_hangs_costs_a_bounded_amount_of_memory() -> anyhow::Result<()> {
+    // 2.4 MB a second; with a link that waited for ever, and a viewer that accepts whatever is younger than 30 s.
+    const FAST: u32 = 2_000;
+    const ALLOWED_KIB: u64 = 64 << 10;
+    let setup = Setup::new(program::relay()?)?.flags(["--drain-timeout", "5m", "--probation", "0s"]);
+    let setup = setup.child(relay::OPEN).child(["--runtime-workers", "2", "--cache-duration", "1s"]);
+    let supervisor = setup.env("RUST_LOG", "info,relay::overlap=debug").serve().await?;
+    let server = supervisor.address().await?;
+    let old = Watching::start_untold(server, "fast").await?;
+    supervisor.wait_for("the session", |status| status.sessions(1) == 1).await?;
+    supervisor.upgrade().await?;
+    let source = media::origin();
+    let publisher = Publisher::start(&source, "fast", FAST)?;
+    let _session = Session::connect(server, &Media::publish(&source)).await?;
+    old.subscriber.wait_for(publisher.sent() + u64::from(FAST), PATIENCE).await?;
+    let status = supervisor.status().await?;
+    let process = |number| status.generation(number).and_then(|one| one.pid).context("it has a process");
+    let (hangs, serves) = (process(1)?, process(2)?);
+    let before = procfs::rss_kib(serves)?;
+    tests::process::signal_process(hangs, nix::sys::signal::Signal::SIGSTOP)?;
+    supervisor.process.wait_for_line("link closed", 2 * PATIENCE).await?;
+    let during = procfs::rss_kib(serves)?;
+    assert!(during < before + ALLOWED_KIB, "{before} KiB before, {during} KiB when the link was closed");
+    let sent = publisher.sent();
+    wait::until(PATIENCE, "3 s more of media", || Ok(publisher.sent() > sent + 3 * u64::from(FAST))).await?;
+    let after = procfs::rss_kib(serves)?;
+    assert!(after < before + ALLOWED_KIB, "{before} KiB before, {after} KiB after the link was closed");
+    Ok(())
 }

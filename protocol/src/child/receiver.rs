@@ -64,8 +64,10 @@ pub enum Command {
         /// The connection.
         stream: UnixStream,
     },
-    /// It speaks for the node from now on, until [`Command::Drain`]: what the others said last.
+    /// What the others said last: it may have to answer for the node.
     Counters {
+        /// It publishes the node's statistics from now on, until [`Command::Drain`].
+        speaks: bool,
         /// The other live generations.
         generations: Vec<GenerationStats>,
         /// The generations that have gone, added up.
@@ -146,7 +148,7 @@ fn command(message: ToChild, fds: Vec<OwnedFd>) -> Result<Option<Command>, Unusa
             let stream = stream(fds).ok_or(Unusable("link"))?;
             Command::Link { generation, stream }
         }
-        ToChild::Counters { generations, gone } => Command::Counters { generations, gone },
+        ToChild::Counters { speaks, generations, gone } => Command::Counters { speaks, generations, gone },
     }))
 }
 

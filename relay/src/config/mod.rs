@@ -18,7 +18,7 @@ mod values;
 
 pub use types::{
     Auth, Bind, Cache, Cluster, Config, CongestionControl, Connect, ConnectTls, Listen, Log, PairFiles, Quic,
-    QuicListener, Runtime, Size, Tls, UnixAllow, UnixListener,
+    QuicListener, Runtime, Size, Stats, Tls, UnixAllow, UnixListener,
 };
 
 use std::collections::HashMap;

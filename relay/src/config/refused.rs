@@ -62,9 +62,8 @@ const LIST: &str = "it reads no list of peers; name each relay with --cluster-co
 const LAN: &str = "it finds no peers by itself; name each relay with --cluster-connect";
 const TIER: &str = "it counts all traffic as one; remove it";
 const CIDS: &str = "its connection IDs carry the steering between its own processes; remove it, and balance by address";
-const HTTP: &str = "it serves no HTTP; remove it, and put an HTTP server beside it";
-const OPS: &str = "it serves no HTTP; remove it, and ask `moq-supervise status --json`";
-const STATS: &str = "it publishes no statistics; remove it, and ask `moq-supervise status --json`";
+const HTTP: &str = "it serves no HTTP but /metrics and /health; remove it, and put an HTTP server beside it";
+const STATS: &str = "its statistics are those of the whole node, in one broadcast; remove it";
 const IROH: &str = "it speaks no iroh; remove it";
 const AUTH_URL: &str = "it asks no auth server; remove it, and say by --auth-public who may do what";
 const QLOG: &str = "it writes no qlog; remove it";
@@ -95,11 +94,6 @@ pub(crate) static ALL: &[Refused] = &[
     no(&["web-https-key"], "MOQ_WEB_HTTPS_KEY", "web.https.key", HTTP),
     no(&["web-https-root"], "MOQ_WEB_HTTPS_ROOT", "web.https.root", HTTP),
     no(&["web-ws"], "MOQ_WEB_WS", "web.ws", HTTP),
-    no(&["internal-listen"], "MOQ_INTERNAL_LISTEN", "internal.listen", OPS),
-    no(&["stats-enabled"], "MOQ_STATS_ENABLED", "stats.enabled", STATS),
-    no(&["stats-prefix"], "MOQ_STATS_PREFIX", "stats.prefix", STATS),
-    no(&["stats-interval"], "MOQ_STATS_INTERVAL", "stats.interval", STATS),
-    no(&["stats-node"], "MOQ_STATS_NODE", "stats.node", STATS),
     no(&["stats-depth"], "MOQ_STATS_DEPTH", "stats.depth", STATS),
     no(&["stats-linger"], "MOQ_STATS_LINGER", "stats.linger", STATS),
     no(&["runtime-io-uring"], "MOQ_RUNTIME_IO_URING", "runtime.io_uring", URING),

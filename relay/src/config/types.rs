@@ -4,7 +4,7 @@ use crate::cluster::hop;
 use crate::cluster::peer::Peer;
 use crate::reconnect;
 use moq_net::origin::HopLimit;
-use moq_net::{Patterns, Versions};
+use moq_net::{PathOwned, Patterns, Versions};
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::num::NonZeroU16;
@@ -28,6 +28,10 @@ pub struct Config {
     pub cache: Cache,
     /// How work is laid out over threads.
     pub runtime: Runtime,
+    /// The operators' listener: plain HTTP.
+    pub internal: Option<SocketAddr>,
+    /// What is published about the node.
+    pub stats: Stats,
     /// What is logged.
     pub log: Log,
     /// How long sessions may stay after a stop: from the first GOAWAY to the last forced close. Zero: they are closed
@@ -266,4 +270,17 @@ pub struct Log {
     pub level: tracing::Level,
     /// The value of `RUST_LOG`, which overrides `level` target by target; checked.
     pub directives: Option<String>,
+}
+
+/// Statistics of the node, as a broadcast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Publish them.
+    pub enabled: bool,
+    /// The path below which they are published.
+    pub prefix: PathOwned,
+    /// How often.
+    pub interval: Duration,
+    /// The name of the node.
+    pub node: Option<PathOwned>,
 }

@@ -4,7 +4,7 @@ use super::types::{Bind, CongestionControl, Size};
 use crate::cluster::hop;
 use crate::reconnect::{Redirect, Restart};
 use moq_net::origin::HopLimit;
-use moq_net::{Pattern, Version};
+use moq_net::{PathOwned, Pattern, Version};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
@@ -39,6 +39,20 @@ pub(super) fn boolean(text: &str) -> Result<bool, Problem> {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err(format!("\"{text}\" is neither true nor false")),
+    }
+}
+
+/// A path of a broadcast that is not the root.
+pub(super) fn path(text: &str) -> Result<PathOwned, Problem> {
+    let path = moq_net::Path::new(text).to_owned();
+    if path.is_empty() { Err(format!("\"{text}\" is no path; give one as in .stats or eu/1")) } else { Ok(path) }
+}
+
+/// A duration in whole seconds, above 0.
+pub(super) fn seconds(text: &str) -> Result<Duration, Problem> {
+    match number(text, "a number of seconds")? {
+        0 => Err(format!("\"{text}\" is no interval; give at least 1")),
+        seconds => Ok(Duration::from_secs(seconds)),
     }
 }
 

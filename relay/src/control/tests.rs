@@ -24,6 +24,7 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 fn control(workers: Workers) -> Control {
     let node = Node::idle();
     Control {
+        operators: false,
         links: Links::new(Generation(1), node.origin.clone()),
         node,
         workers,
@@ -109,7 +110,7 @@ async fn orders_of_the_supervisor_change_the_role() {
         (Command::Alone, "canary"),
         (Command::Reload, "canary"),
         (Command::Gro { on: true }, "canary"),
-        (Command::Counters { generations: Vec::new(), gone: Stats::default() }, "canary"),
+        (Command::Counters { speaks: true, generations: Vec::new(), gone: Stats::default() }, "canary"),
         (drain, "draining"),
         (Command::Activate { seq: 5 }, "draining"),
         (Command::Undrain { seq: 6 }, "active"),

@@ -26,6 +26,8 @@ pub(crate) struct Links {
     own: Generation,
     origin: origin::Producer,
     by_peer: BTreeMap<Generation, Running>,
+    /// How many are up.
+    up: watch::Sender<usize>,
 }
 
 struct Running {
@@ -43,21 +45,28 @@ enum Stage {
 
 impl Links {
     /// Of this generation, whose broadcasts are in that origin.
-    pub(crate) const fn new(own: Generation, origin: origin::Producer) -> Self {
-        Self { own, origin, by_peer: BTreeMap::new() }
+    pub(crate) fn new(own: Generation, origin: origin::Producer) -> Self {
+        Self { own, origin, by_peer: BTreeMap::new(), up: watch::Sender::new(0) }
+    }
+
+    /// How many are up.
+    pub(crate) fn up(&self) -> watch::Receiver<usize> {
+        self.up.subscribe()
     }
 
     /// Peers with a generation over that end of a pair, in a task of its own. A link that is there already is replaced.
     pub(crate) fn add(&mut self, peer: Generation, stream: UnixStream) {
         self.by_peer.retain(|_, link| !link.task.is_finished());
         let (says, stage) = watch::channel(Stage::Setup);
-        let (own, origin) = (self.own, self.origin.clone());
+        let (own, origin, up) = (self.own, self.origin.clone(), self.up.clone());
         let task = tokio::spawn(async move {
             match link::establish(own, peer, stream, origin).await {
                 Ok((session, driver)) => {
                     tracing::info!(generation = %peer, version = %session.version(), "linked");
                     says.send_replace(Stage::Up(session));
+                    up.send_modify(|up| *up += 1);
                     let end = driver.await;
+                    up.send_modify(|up| *up -= 1);
                     // How it mostly ends: the process at the other end has gone.
                     tracing::debug!(generation = %peer, %end, "link closed");
                 }

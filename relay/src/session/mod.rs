@@ -105,6 +105,7 @@ where
     if let Some(publish) = scope.publish {
         handshake = handshake.with_subscriber(publish);
     }
+    let handshake = handshake.with_stats(node.stats.session(grant.root()));
     let (session, driver) = handshake.ok().await?;
     tracing::debug!(version = %session.version(), root = grant.root(), standing = ?grant.standing(), "session accepted");
     Ok(Established { session, driver, standing: grant.standing() })

@@ -1,6 +1,7 @@
 //! Counters for the supervisor: once a second, and soon after a change.
 
 use crate::drain::Registry;
+use crate::stats::Stats as Counting;
 use protocol::child::Sender;
 use protocol::message::Stats;
 use protocol::quinn::MemberCounters;
@@ -14,8 +15,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 const GAP: Duration = Duration::from_millis(50);
 
 /// Where the counters are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Gauges {
+    pub(crate) stats: Arc<Counting>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) members: Vec<Arc<MemberCounters>>,
 }
@@ -24,7 +26,7 @@ impl Gauges {
     /// The counters as they are now.
     pub(crate) fn read(&self) -> Stats {
         let counts = self.registry.counts();
-        let mut traffic = serde_json::Map::new();
+        let mut traffic = self.stats.traffic();
         let datagrams: u64 = self.members.iter().map(|member| member.received()).sum();
         traffic.insert("udp_datagrams_received".to_owned(), datagrams.into());
         Stats {

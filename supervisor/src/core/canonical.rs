@@ -59,7 +59,7 @@ impl Core {
     fn mentioned(&self) -> BTreeSet<Generation> {
         let mut all: BTreeSet<_> = self.children.keys().copied().collect();
         all.extend(self.children.values().filter_map(|child| child.takes_over));
-        all.extend(self.speaker);
+        all.extend(self.audience.clone().each().map(|generation| *generation));
         if let Some(steering) = &self.steering {
             all.extend(&steering.live);
             all.insert(steering.active);
@@ -114,7 +114,7 @@ impl Core {
                 (generation, child)
             })
             .collect();
-        self.speaker.iter_mut().for_each(rename);
+        self.audience.each().for_each(rename);
         if let Some(steering) = &mut self.steering {
             steering.live.iter_mut().for_each(rename);
             rename(&mut steering.active);

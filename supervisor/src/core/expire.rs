@@ -44,7 +44,7 @@ impl Core {
             self.settle_gro(out);
             self.forget_mourned(now, out);
             self.settle_heirs(out);
-            self.settle_speaker(out);
+            self.settle_audience(out);
             self.finish(out);
             if self.next_deadline().is_none_or(|deadline| deadline > now) {
                 return;

@@ -38,6 +38,7 @@ use generation::Child;
 use protocol::message::{Generation, Stats};
 use serde::{Deserialize, Serialize};
 use snapshot::FailureView;
+use speaker::Audience;
 use std::collections::BTreeMap;
 
 /// The lifecycle of all generations.
@@ -65,8 +66,8 @@ pub struct Core {
     last_failure: Option<FailureView>,
     /// Those whose process has been reaped, until their clients have given up.
     mourned: BTreeMap<Generation, Time>,
-    /// Which one speaks for the node: it was told the counters of the others, and is told when they change.
-    speaker: Option<Generation>,
+    /// Who was told the counters of the others, and is told when they change.
+    audience: Audience,
     /// The counters of those that have gone, added up.
     gone: Stats,
     /// It has ended for another supervisor to go on with this.
@@ -91,7 +92,7 @@ impl Core {
             announced: false,
             last_failure: None,
             mourned: BTreeMap::new(),
-            speaker: None,
+            audience: Audience::default(),
             gone: Stats::default(),
             left: None,
         }

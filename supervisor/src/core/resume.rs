@@ -4,6 +4,7 @@ use super::event::{Action, Note, Settings};
 use super::generation::{Asked, Channel, Child, Escalation, GRACE, Role, STATS_TIMEOUT, STOP_TIMEOUT, State};
 use super::handoff::LATE_VERDICT;
 use super::orders::{End, info, signal, warn};
+use super::speaker::Audience;
 use super::time::Time;
 use super::{Attempt, Core, Health, Holder, Left, Phase, Respawn, Stage, Upgrade};
 use protocol::cid::MAX_GENERATION;
@@ -171,8 +172,8 @@ impl Core {
         self.announced = false;
         self.steering = None;
         self.steer_again = None;
-        // It may not have heard, or may have ended before it did.
-        self.speaker = None;
+        // They may not have heard.
+        self.audience = Audience::default();
         if let Some(left) = self.left.take() {
             self.phase = Phase::Leaving { left };
         }

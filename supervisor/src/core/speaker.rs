@@ -7,58 +7,81 @@
 use super::event::Action;
 use super::{Core, Holder, Phase};
 use protocol::message::{Generation, GenerationStats, Stats, ToChild};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// So many different names may the traffic counters of those that have gone have. They come from processes that are not
 /// trusted to stay with the same ones.
 const MAX_NAMES: usize = 1_024;
 
+/// Who is told the counters of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Audience {
+    /// It publishes the statistics of the node.
+    speaker: Option<Generation>,
+    /// It is active, and on probation: operators ask it already (its predecessor has stopped accepting), but it may be
+    /// rolled back.
+    asked: Option<Generation>,
+}
+
+impl Audience {
+    /// Both.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Generation> {
+        self.speaker.iter_mut().chain(&mut self.asked)
+    }
+}
+
 impl Core {
     /// A generation has said its counters.
-    pub(super) fn counters_changed(&mut self, generation: Generation, out: &mut Vec<Action>) {
-        if self.speaker.is_some_and(|speaker| speaker != generation) {
-            self.tell_counters(out);
-        }
+    pub(super) fn counters_changed(&self, generation: Generation, out: &mut Vec<Action>) {
+        let Audience { speaker, asked } = self.audience;
+        self.tell_counters(speaker.filter(|speaker| *speaker != generation), true, out);
+        self.tell_counters(asked.filter(|asked| *asked != generation), false, out);
     }
 
     /// A generation has gone: what it counted stays.
     pub(super) fn absorb(&mut self, generation: Generation, last: &Stats, out: &mut Vec<Action>) {
         add(&mut self.gone, last);
-        if self.speaker == Some(generation) {
-            self.speaker = None;
-        } else if !last.is_nothing() {
-            self.tell_counters(out);
+        let Audience { speaker, asked } = &mut self.audience;
+        speaker.take_if(|speaker| *speaker == generation);
+        asked.take_if(|asked| *asked == generation);
+        if !last.is_nothing() {
+            self.counters_changed(generation, out);
         }
     }
 
-    /// Makes the one that the states call for speak, if it does not.
-    pub(super) fn settle_speaker(&mut self, out: &mut Vec<Action>) {
-        let wanted = self.speaker_wanted();
-        if wanted != self.speaker {
-            self.speaker = wanted;
-            self.tell_counters(out);
-        }
+    /// Tells those that the states call for and that have not been told. Whoever is not any more is told by other messages.
+    pub(super) fn settle_audience(&mut self, out: &mut Vec<Action>) {
+        let (before, wanted) = (self.audience, self.audience_wanted());
+        self.audience = wanted;
+        self.tell_counters(wanted.speaker.filter(|_| wanted.speaker != before.speaker), true, out);
+        self.tell_counters(wanted.asked.filter(|_| wanted.asked != before.asked), false, out);
     }
 
-    fn tell_counters(&self, out: &mut Vec<Action>) {
-        let Some(speaker) = self.speaker else { return };
-        let others = self.children.iter().filter(|(generation, _)| **generation != speaker);
+    fn tell_counters(&self, to: Option<Generation>, speaks: bool, out: &mut Vec<Action>) {
+        let Some(to) = to else { return };
+        let others = self.children.iter().filter(|(generation, _)| **generation != to);
         let generations =
             others.map(|(&generation, child)| GenerationStats { generation, stats: child.stats.clone() }).collect();
-        self.tell(speaker, ToChild::Counters { generations, gone: self.gone.clone() }, out);
+        self.tell(to, ToChild::Counters { speaks, generations, gone: self.gone.clone() }, out);
     }
 
-    /// The active one, but its predecessor while that can still take over again. Nobody in a stop.
-    fn speaker_wanted(&self) -> Option<Generation> {
+    /// The active one speaks, but its predecessor while that can still take over again. Nobody in a stop.
+    fn audience_wanted(&self) -> Audience {
         match &self.phase {
-            Phase::Serving { active, .. } => Some(self.standby().unwrap_or(*active)),
-            Phase::Down { holder: Holder::StandIn { generation }, .. } => Some(*generation),
+            Phase::Serving { active, .. } => match self.standby() {
+                Some(standby) => Audience { speaker: Some(standby), asked: Some(*active) },
+                None => Audience { speaker: Some(*active), asked: None },
+            },
+            Phase::Down { holder: Holder::StandIn { generation }, .. } => {
+                Audience { speaker: Some(*generation), asked: None }
+            }
             Phase::Down { holder: Holder::Dead { .. } | Holder::Nobody, .. }
             | Phase::Idle
             | Phase::First { .. }
             | Phase::Stopping { .. }
             | Phase::Leaving { .. }
-            | Phase::Ended => None,
+            | Phase::Ended => Audience::default(),
         }
     }
 }

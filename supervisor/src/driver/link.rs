@@ -13,6 +13,9 @@ use tokio::io::unix::AsyncFd;
 /// kernel holds some 200 kB besides; a child that leaves this much unread is not coming back.
 const MAX_QUEUED: usize = 64;
 
+/// What an operator is told of a child that closed its channel.
+const CLOSED: &str = "it closed its channel";
+
 /// The supervisor's end of one channel.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -56,6 +59,8 @@ impl Link {
                 Ok(()) => return Ok(()),
                 // Until the child has read what is under way.
                 Err(SendError::WouldBlock | SendError::TooManyInFlight) => {}
+                // Whichever is noticed first, this or that there is nothing more to read, it is the same to an operator.
+                Err(SendError::Closed) => return Err(CLOSED.to_owned()),
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -119,7 +124,7 @@ impl Link {
                 let _ = self.send(ToChild::Unsupported { message }, &[]);
                 None
             }
-            Ok(None) => Some(self.end("it closed its channel".to_owned())),
+            Ok(None) => Some(self.end(CLOSED.to_owned())),
             Err(error @ RecvError::Io(_)) => Some(self.end(error.to_string())),
             Err(error) => Some(Heard::Garbage(error.to_string())),
         }

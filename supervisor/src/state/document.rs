@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Names the form of [`Document::exact`]. To be raised with every change to what the core is serialized to or to what its
 /// states mean, also when the old form would still parse.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The whole document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

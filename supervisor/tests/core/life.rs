@@ -268,9 +268,15 @@ impl Life {
         self.out.iter().filter(|action| spoken(action).is_none()).filter_map(brief).collect()
     }
 
-    /// Who was told the last counters of the others, with the sessions and handshakes in them; those that have gone last.
-    pub(crate) fn speaks(&self) -> Option<(u32, Vec<(u64, u64)>)> {
-        self.out.iter().rev().find_map(spoken)
+    /// Who speaks for the node and was told so, with the sessions and handshakes of the others; of those that have gone
+    /// last.
+    pub(crate) fn speaks(&self) -> Option<Told> {
+        self.out.iter().rev().filter_map(spoken).find_map(|(speaks, told)| speaks.then_some(told))
+    }
+
+    /// Who else was told the same.
+    pub(crate) fn is_asked(&self) -> Option<Told> {
+        self.out.iter().rev().filter_map(spoken).find_map(|(speaks, told)| (!speaks).then_some(told))
     }
 
     pub(crate) fn exit_status(&self) -> Option<u8> {
@@ -289,12 +295,15 @@ impl Life {
     }
 }
 
-/// The counters that an order tells.
-fn spoken(action: &Action) -> Option<(u32, Vec<(u64, u64)>)> {
+/// Who was told counters, and the sessions and handshakes in them.
+type Told = (u32, Vec<(u64, u64)>);
+
+/// Whether an order makes its recipient speak, and the counters that it tells.
+fn spoken(action: &Action) -> Option<(bool, Told)> {
     match action {
-        Action::Send { generation, message: ToChild::Counters { generations, gone } } => {
+        Action::Send { generation, message: ToChild::Counters { speaks, generations, gone } } => {
             let all = generations.iter().map(|one| &one.stats).chain([gone]);
-            Some((generation.0, all.map(|stats| (stats.sessions, stats.handshakes)).collect()))
+            Some((*speaks, (generation.0, all.map(|stats| (stats.sessions, stats.handshakes)).collect())))
         }
         _ => None,
     }

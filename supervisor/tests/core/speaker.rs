@@ -18,10 +18,12 @@ fn the_active_one_speaks_from_its_commit_on() {
     life.upgrade();
     life.bring_up(2);
     assert_eq!(life.speaks(), None, "the standby goes on");
+    assert_eq!(life.is_asked(), Some((2, vec![(0, 0), (0, 0)])), "and the new one is asked");
     life.says(2, stats(3, 4));
     assert_eq!(life.speaks(), Some((1, vec![(3, 4), (0, 0)])), "with the new one's sessions");
     life.says(1, stats(7, 9));
     assert_eq!(life.speaks(), None, "its own it knows");
+    assert_eq!(life.is_asked(), Some((2, vec![(7, 9), (0, 0)])), "the other one does not");
     life.acknowledge(1);
     life.acknowledge(2);
     life.pass(secs(2));

@@ -7,6 +7,7 @@ pub mod handshake;
 pub mod line;
 pub mod media;
 pub mod native;
+pub mod scrape;
 pub mod webtransport;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

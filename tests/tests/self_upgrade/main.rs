@@ -3,5 +3,6 @@
 mod crash;
 mod heirs;
 mod manager;
+mod overlap;
 mod replace;
 mod service;

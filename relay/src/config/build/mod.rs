@@ -5,7 +5,7 @@ mod dial;
 use super::catalog::{self, Setting};
 use super::given::{Given, Layer};
 use super::types::{
-    Auth, Cache, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Tls, UnixAllow, UnixListener,
+    Auth, Cache, Config, Listen, Log, PairFiles, Quic, QuicListener, Runtime, Size, Stats, Tls, UnixAllow, UnixListener,
 };
 use super::values::{self, Problem};
 use super::{Error, MAX_WORKERS};
@@ -37,6 +37,8 @@ pub(super) fn build(layer: &Layer, machine: &Machine) -> Result<Config, Error> {
         auth: auth(layer)?,
         cache: cache(layer)?,
         runtime: runtime(layer, machine)?,
+        internal: optional(layer, &catalog::INTERNAL_LISTEN, values::address)?,
+        stats: stats(layer)?,
         log: log(layer, machine)?,
         drain_timeout: required(layer, &catalog::DRAIN_TIMEOUT, values::duration)?,
         drain_spread: optional(layer, &catalog::DRAIN_SPREAD, values::duration)?,
@@ -155,6 +157,15 @@ fn runtime(layer: &Layer, machine: &Machine) -> Result<Runtime, Error> {
     })?;
     let default = machine.cores.min(NonZeroU16::new(MAX_WORKERS).unwrap_or(NonZeroU16::MIN));
     Ok(Runtime { workers: workers.flatten().unwrap_or(default), pin: required(layer, &catalog::PIN, values::boolean)? })
+}
+
+fn stats(layer: &Layer) -> Result<Stats, Error> {
+    Ok(Stats {
+        enabled: required(layer, &catalog::STATS_ENABLED, values::boolean)?,
+        prefix: required(layer, &catalog::STATS_PREFIX, values::path)?,
+        interval: required(layer, &catalog::STATS_INTERVAL, values::seconds)?,
+        node: optional(layer, &catalog::STATS_NODE, values::path)?,
+    })
 }
 
 fn log(layer: &Layer, machine: &Machine) -> Result<Log, Error> {

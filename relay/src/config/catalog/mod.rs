@@ -6,12 +6,14 @@ mod general;
 mod listen;
 mod quic;
 mod service;
+mod stats;
 
 pub(crate) use dial::*;
 pub(crate) use general::*;
 pub(crate) use listen::*;
 pub(crate) use quic::*;
 pub(crate) use service::*;
+pub(crate) use stats::*;
 
 /// One setting.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ const fn setting(
 }
 
 /// Every setting, in the order of the help and the reference.
-pub(crate) static ALL: [&Setting; 58] = [
+pub(crate) static ALL: [&Setting; 63] = [
     &DRAIN_TIMEOUT,
     &DRAIN_SPREAD,
     &LISTEN,
@@ -134,5 +136,10 @@ pub(crate) static ALL: [&Setting; 58] = [
     &CACHE_DURATION,
     &WORKERS,
     &PIN,
+    &INTERNAL_LISTEN,
+    &STATS_ENABLED,
+    &STATS_PREFIX,
+    &STATS_INTERVAL,
+    &STATS_NODE,
     &LOG_LEVEL,
 ];

@@ -138,6 +138,13 @@ fn rows() -> Vec<Row> {
         row("cache.duration", ["1s", "2s", "3s"], ["Some(1s)", "Some(2s)", "Some(3s)"], "None", |c| debug(c.cache.duration)),
         row("runtime.workers", ["1", "2", "0"], ["1", "2", "6"], "6", |c| debug(c.runtime.workers)),
         row("runtime.pin", ["false", "true", "false"], ["false", "true", "false"], "true", |c| debug(c.runtime.pin)),
+        row("internal.listen", ["127.0.0.1:1", "[::1]:2", "127.0.0.1:3"],
+            ["Some(127.0.0.1:1)", "Some([::1]:2)", "Some(127.0.0.1:3)"], "None", |c| debug(c.internal)),
+        row("stats.enabled", ["true", "false", "true"], ["true", "false", "true"], "false", |c| debug(c.stats.enabled)),
+        row("stats.prefix", ["f", "e", "c/d"], ["f", "e", "c/d"], ".stats", |c| c.stats.prefix.to_string()),
+        row("stats.interval", ["1", "2", "3"], ["1s", "2s", "3s"], "1s", |c| debug(c.stats.interval)),
+        row("stats.node", ["f", "e", "c/d"], ["f", "e", "c/d"], "none",
+            |c| c.stats.node.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)),
         row("log.level", ["warn", "debug", "trace"], ["Level(Warn)", "Level(Debug)", "Level(Trace)"], "Level(Info)", |c| debug(c.log.level)),
     ]
 }

@@ -118,8 +118,8 @@ fn an_unknown_name_is_named_with_what_there_is() {
             "relay.toml:4: listen.tls.certs is not a setting of this relay: [listen.tls] has cert, key, generate, root",
         ),
         (
-            Given::default().and_file("[stats]\nfoo = 1\n"),
-            "relay.toml:2: stats.foo is not a setting of this relay: nothing in [stats] is; remove it",
+            Given::default().and_file("[iroh]\nfoo = 1\n"),
+            "relay.toml:2: iroh.foo is not a setting of this relay: nothing in [iroh] is; remove it",
         ),
         (
             Given::default().and_file("listen = 1\n"),

@@ -119,10 +119,14 @@ impl Watch {
     /// One at a time: who spoke before has been told to drain, is being ended, gone, or can't be told anything.
     fn speaks(&mut self, generation: Generation) -> Result<(), String> {
         let before = self.speaker.replace(generation).filter(|before| *before != generation);
-        let before = before.and_then(|before| self.processes.get(&before));
-        let still = before.filter(|process| process.killed.is_none() && !process.unreachable && !process.failed);
-        let speaks = still.is_some_and(|process| !matches!(process.told, Told::Drain { .. }));
-        require(!speaks, "two speak for the node")
+        require(!before.is_some_and(|before| self.still_speaks(before)), "two speak for the node")
+    }
+
+    /// Whether one that was told to speak has no reason to have stopped.
+    pub(super) fn still_speaks(&self, generation: Generation) -> bool {
+        let process = self.processes.get(&generation);
+        let process = process.filter(|process| process.killed.is_none() && !process.unreachable && !process.failed);
+        process.is_some_and(|process| !matches!(process.told, Told::Drain { .. }))
     }
 
     fn send(&mut self, now: Time, generation: Generation, message: &ToChild) -> Result<(), String> {
@@ -172,12 +176,15 @@ impl Watch {
                 None
             }
             ToChild::Reload => None,
-            ToChild::Counters { ref generations, .. } => {
-                let speaks = matches!(process.told, Told::Activate | Told::Standby | Told::Undrain);
-                require(speaks, "one that gets no new clients speaks for the node")?;
+            ToChild::Counters { speaks, ref generations, .. } => {
+                let may =
+                    matches!(process.told, Told::Activate | Told::Undrain) || (speaks && process.told == Told::Standby);
+                require(may, "one that gets no new clients answers for the node")?;
                 let others = self.processes.keys().filter(|other| **other != generation);
                 require(others.eq(generations.iter().map(|one| &one.generation)), "counters of others than there are")?;
-                self.speaks(generation)?;
+                if speaks {
+                    self.speaks(generation)?;
+                }
                 None
             }
             ToChild::Adopt(_)

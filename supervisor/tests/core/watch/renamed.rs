@@ -40,7 +40,7 @@ impl Watch {
             steers: self.steers.iter().map(steering).collect(),
             checking: self.checking.as_ref().map(name),
             probing: self.probing.as_ref().map(name),
-            speaker: self.speaker.filter(|speaker| self.processes.contains_key(speaker)).as_ref().map(name),
+            speaker: self.speaker.filter(|speaker| self.still_speaks(*speaker)).as_ref().map(name),
             last_role: u64::try_from(names.roles.len()).unwrap(),
             ..self.clone()
         }

@@ -4,7 +4,7 @@ use crate::Options;
 use moq_net::origin;
 use moq_tokio::{Connection, Restart};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tests::client::media::{self, Publisher, Subscriber};
 use tests::client::native::{self, Scheme};
 use tests::report::quantile;
@@ -74,10 +74,11 @@ impl Fleet {
         let sent: Vec<u64> = self.publishers.iter().map(|(publisher, _)| publisher.sent()).collect();
         let mut noticed = Noticed::default();
         let mut gaps = Vec::new();
+        let until = Instant::now() + PATIENCE / 2;
         for viewer in &self.viewers {
             let last = sent[viewer.of].saturating_sub(1);
             // One that does not get there is seen by what is missing.
-            drop(viewer.subscriber.wait_for(last, PATIENCE / 2).await);
+            drop(viewer.subscriber.wait_for(last, until.saturating_duration_since(Instant::now())).await);
             let report = viewer.subscriber.report();
             noticed.received += report.received;
             noticed.missing += report.missing + last.saturating_sub(report.last.unwrap_or(0));

@@ -34,14 +34,14 @@ pub(crate) async fn measure(options: &Options, report: &mut Report) -> anyhow::R
     report.bound("ignoring GOAWAY: frames missing before the deadline", count(before.missing), "", 0.0);
     report.bound("ignoring GOAWAY: frames twice before the deadline", count(before.duplicates), "", 0.0);
     report.note("ignoring GOAWAY: longest gap before the deadline", milliseconds(before.longest_gap), "ms");
-    crowd.begin_anew();
+    let gaps = crowd.gaps();
     supervisor.wait_for("all on the new one", |status| status.sessions(2) == clients as u64).await?;
     crowd.catch_up().await?;
     let after = crowd.noticed();
     report.note("ignoring GOAWAY: redials at the deadline", count(crowd.redials()), "");
-    report.note("ignoring GOAWAY: frames missing after the deadline", count(after.missing), "");
+    report.bound("ignoring GOAWAY: frames missing after the deadline", count(after.missing), "", 0.0);
     report.note("ignoring GOAWAY: frames twice after the deadline", count(after.duplicates), "");
-    let longest = milliseconds(after.longest_gap);
+    let longest = milliseconds(crowd.longest_gap_since(&gaps));
     report.bound("ignoring GOAWAY: longest gap at the deadline", longest, "ms", milliseconds(TODAY));
     Ok(())
 }
@@ -99,6 +99,19 @@ impl Crowd {
 
     pub(crate) fn begin_anew(&self) {
         self.viewers.iter().for_each(|(_, subscriber)| subscriber.begin_anew());
+    }
+
+    /// How many gaps there were so far, by viewer.
+    fn gaps(&self) -> Vec<usize> {
+        self.viewers.iter().map(|(_, subscriber)| subscriber.gaps().len()).collect()
+    }
+
+    /// The longest after as many.
+    fn longest_gap_since(&self, counts: &[usize]) -> Duration {
+        let since = |((_, subscriber), &count): (&(usize, Subscriber), &usize)| {
+            subscriber.gaps().into_iter().skip(count).max().unwrap_or_default()
+        };
+        self.viewers.iter().zip(counts).map(since).max().unwrap_or_default()
     }
 
     pub(crate) fn redials(&self) -> u64 {

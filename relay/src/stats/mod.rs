@@ -1,0 +1,194 @@
+//! What passes through the node, counted: for `/metrics`, for the supervisor, and as broadcasts of its own.
+//!
+//! The counting is `moq-net`'s: each session has a context in one registry. This relay adds the other generations, so that
+//! one process answers for the whole node (`docs/design/overlap.md`).
+
+mod frames;
+mod peers;
+mod publish;
+mod task;
+mod totals;
+
+pub(crate) use task::{Publishing, publish};
+pub(crate) use totals::Totals;
+
+use crate::config;
+use moq_net::stats::{self, Registry, Tier};
+use moq_net::{Pattern, Patterns};
+use protocol::message::{Generation, GenerationStats, Stats as Counters};
+use std::collections::BTreeSet;
+use tokio::sync::watch;
+
+/// Where each generation publishes what it counted by itself, for those that live beside it.
+const PRIVATE: &str = ".generations";
+
+/// The key of our counters within `traffic`.
+const TRAFFIC: &str = "moq";
+
+/// The counters of this process, and what is known of the others.
+pub(crate) struct Stats {
+    registry: Registry,
+    others: watch::Sender<Others>,
+}
+
+/// What the supervisor said of the other generations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Others {
+    /// It has been said; without a supervisor there is nothing to say.
+    pub(crate) known: bool,
+    /// This process publishes the node's statistics.
+    pub(crate) speaks: bool,
+    /// The counters of those that live.
+    pub(crate) live: Vec<GenerationStats>,
+    /// Of those that have gone.
+    pub(crate) gone: Counters,
+}
+
+impl Others {
+    /// Those that live.
+    fn generations(&self) -> impl Iterator<Item = Generation> {
+        self.live.iter().map(|one| one.generation)
+    }
+
+    /// Whether those and no others live.
+    fn are(&self, generations: &BTreeSet<Generation>) -> bool {
+        self.live.len() == generations.len() && self.generations().all(|generation| generations.contains(&generation))
+    }
+}
+
+impl Stats {
+    /// Counts, if anybody is to be told. A relay without a supervisor is the node.
+    pub(crate) fn new(settings: &config::Stats, metrics: bool, alone: bool) -> Self {
+        let registry = if settings.enabled || metrics {
+            let excluded = [Pattern::subtree(settings.prefix.as_str()), Pattern::subtree(PRIVATE)];
+            let mut counting = stats::Config::new();
+            counting.exclude = excluded.into_iter().flatten().collect::<Patterns>();
+            Registry::new(counting)
+        } else {
+            Registry::disabled()
+        };
+        Self { registry, others: watch::Sender::new(Others { known: alone, speaks: alone, ..Others::default() }) }
+    }
+
+    /// The context of one session below that path.
+    pub(crate) fn session(&self, root: &str) -> stats::Session {
+        self.registry.tier(Tier::default()).session(root)
+    }
+
+    /// The supervisor says what the others counted. Once this process speaks for the node it does until it drains.
+    pub(crate) fn told(&self, speaks: bool, live: Vec<GenerationStats>, gone: Counters) {
+        self.others.send_modify(|others| {
+            *others = Others { known: true, speaks: speaks || others.speaks, live, gone };
+        });
+    }
+
+    /// Waits until it is known what the others counted: before that, totals would be those of this process alone.
+    pub(crate) async fn known(&self) {
+        // The sender is `self`.
+        drop(self.others.subscribe().wait_for(|others| others.known).await);
+    }
+
+    /// It drains: another one speaks from now on.
+    pub(crate) fn drains(&self) {
+        self.others.send_if_modified(|others| std::mem::replace(&mut others.speaks, false));
+    }
+
+    /// What this process has counted since its start, as `traffic` for the supervisor; empty when it counts nothing.
+    pub(crate) fn traffic(&self) -> serde_json::Map<String, serde_json::Value> {
+        let totals = Totals::of(&self.registry.snapshot());
+        let mut traffic = serde_json::Map::new();
+        // Counters can always be written.
+        if !totals.is_empty()
+            && let Ok(value) = serde_json::to_value(&totals)
+        {
+            traffic.insert(TRAFFIC.to_owned(), value);
+        }
+        traffic
+    }
+
+    /// What the node has counted, and how many of its sessions have been told to go and have not gone. `own` is what this
+    /// process said last.
+    pub(crate) fn node(&self, own: &Counters) -> (Totals, u64) {
+        let others = self.others.borrow();
+        let mut totals = Totals::said(&others.gone);
+        // What was open when its generation went is open no more.
+        totals.close();
+        let mut draining = 0;
+        for counters in others.live.iter().map(|one| &one.stats).chain([own]) {
+            totals.add(&Totals::said(counters));
+            draining += counters.told.saturating_sub(counters.left + counters.forced);
+        }
+        (totals, draining)
+    }
+}
+
+/// What only the generations of one supervisor know: the key is theirs alone.
+pub(crate) fn token(key: &[u8; 16]) -> String {
+    let mut token = [0; 16];
+    // 16 bytes are far below what the hash can expand to.
+    let _ = hkdf::Hkdf::<sha2::Sha256>::new(None, key).expand(b"moq-relay counters", &mut token);
+    hex::encode(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stats, Totals};
+    use crate::config;
+    use protocol::message::{Generation, GenerationStats, Stats as Counters};
+    use serde_json::json;
+
+    fn counted(opened: u64, closed: u64, bytes: u64) -> Counters {
+        let json = json!({"moq": {"": {
+            "publisher": {"bytes": bytes},
+            "sessions": {"sessions_started": opened, "sessions_ended": closed},
+        }}});
+        let serde_json::Value::Object(traffic) = json else { unreachable!("an object") };
+        Counters { sessions: opened - closed, told: 3, left: 1, traffic, ..Counters::default() }
+    }
+
+    fn settings() -> config::Stats {
+        config::Stats {
+            enabled: true,
+            prefix: ".stats".into(),
+            interval: std::time::Duration::from_secs(1),
+            node: None,
+        }
+    }
+
+    /// Totals that only grow, whoever counted: what a generation had counted does not go with it, but what it had open does.
+    #[test]
+    fn no_total_goes_down_when_a_generation_goes() {
+        let stats = Stats::new(&settings(), true, false);
+        let own = counted(10, 2, 100);
+        stats.told(
+            true,
+            vec![GenerationStats { generation: Generation(1), stats: counted(5, 1, 70) }],
+            Counters::default(),
+        );
+        let (before, draining) = stats.node(&own);
+        assert_eq!(draining, 4);
+        stats.told(true, Vec::new(), counted(5, 1, 70));
+        let (after, draining) = stats.node(&own);
+        assert_eq!(draining, 2);
+        let tier = |totals: &Totals| totals.0.get("").cloned().unwrap_or_default();
+        let (before, after) = (tier(&before), tier(&after));
+        assert_eq!((before.publisher.bytes, after.publisher.bytes), (170, 170));
+        assert_eq!((before.sessions.sessions_started, after.sessions.sessions_started), (15, 15));
+        assert_eq!((before.sessions.active(), after.sessions.active()), (12, 8), "its open ones are gone");
+    }
+
+    /// Two that publish at once would be two nodes of one name.
+    #[test]
+    fn one_that_drains_speaks_no_more() {
+        let stats = Stats::new(&settings(), false, false);
+        assert!(!stats.others.borrow().speaks, "not before it is told");
+        stats.told(false, Vec::new(), Counters::default());
+        assert!(!stats.others.borrow().speaks, "being asked is not speaking");
+        stats.told(true, Vec::new(), Counters::default());
+        stats.told(false, Vec::new(), Counters::default());
+        assert!(stats.others.borrow().speaks);
+        stats.drains();
+        assert!(!stats.others.borrow().speaks);
+        assert!(Stats::new(&settings(), false, true).others.borrow().speaks, "alone it is the node");
+    }
+}
