@@ -41,10 +41,7 @@ impl<'a> Blows<'a> {
         self.book.note(|record| *record.faults.entry(name).or_default() += 1);
         match fault {
             Fault::Upgrade => self.upgrade().await,
-            Fault::SelfUpgrade => {
-                self.service.new_supervisor()?;
-                self.upgrade().await
-            }
+            Fault::SelfUpgrade => self.self_upgrade().await,
             Fault::BadUpgrade(bad) => self.bad_upgrade(bad).await,
             // Whether there is anybody to take it is chance.
             Fault::UpgradeBySignal => self.service.kill("USR2").await.or(Ok(())),
@@ -59,6 +56,13 @@ impl<'a> Blows<'a> {
     /// It may fail: the supervisor is killed meanwhile, or too many are alive.
     async fn upgrade(&self) -> anyhow::Result<()> {
         let _program = self.program.lock().await;
+        self.service.systemctl("reload").await.map(drop)
+    }
+
+    async fn self_upgrade(&self) -> anyhow::Result<()> {
+        // Also against another one: two installations at once would take each other's unfinished file away.
+        let _program = self.program.lock().await;
+        self.service.new_supervisor()?;
         self.service.systemctl("reload").await.map(drop)
     }
 
