@@ -1,7 +1,7 @@
 # Every command does the set-up that it needs. `make help` lists them.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help run build check fmt test setup bench bench-upgrade bench-drain bench-fanout bench-media bench-restart interop soak mutants
+.PHONY: help run build check fmt test setup bench bench-upgrade bench-crash bench-drain bench-fanout bench-media bench-restart interop soak mutants
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ interop: ## other projects through upgrades: moq-cli with a file made by ffmpeg,
 	@contrib/dev/interop
 	target/release/interop_cluster
 
-bench: bench-upgrade bench-media bench-drain bench-fanout bench-restart ## every benchmark (bench-restart needs root)
+bench: bench-upgrade bench-crash bench-media bench-drain bench-fanout bench-restart ## every benchmark (bench-restart needs root)
 
 bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	@contrib/dev/setup build bench
@@ -44,6 +44,12 @@ bench-upgrade: ## 50 upgrades under load, and today's moq-relay beside it
 	cargo build --release --locked -p moq-supervise-protocol --example echo --all-features
 	cargo build --release --locked -p moq-supervise --example steering_cost
 	@contrib/dev/bench-upgrade
+
+bench-crash: ## 20 crashes under load, today's moq-relay in turn, and the cost of the ledger
+	@contrib/dev/setup build bench
+	cargo build --release --locked -p moq-supervise -p moq-relay -p tests
+	cargo build --release --locked -p moq-supervise-protocol --example ledger_cost --all-features
+	@contrib/dev/bench-crash
 
 bench-media: ## what viewers notice of ten upgrades, and of a restart of today's moq-relay
 	@contrib/dev/setup build bench

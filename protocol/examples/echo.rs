@@ -16,6 +16,7 @@ fn main() -> anyhow::Result<()> {
 async fn serve(child: Unadopted) -> anyhow::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "[::]:0".to_owned());
     let hello = Hello::new("echo", env!("CARGO_PKG_VERSION"), vec![Wanted::quic("echo", address, 1)]);
+    let hello = Hello { ledger: true, ..hello };
     let (supervisor, adoption) = child.hello(hello).await?;
 
     // The first generation makes a certificate, and the later ones get it from the supervisor.

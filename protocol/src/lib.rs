@@ -9,6 +9,7 @@ pub mod child;
 pub mod cid;
 pub mod exit;
 pub mod keys;
+pub mod ledger;
 pub mod message;
 #[cfg(feature = "quinn")]
 pub mod quinn;

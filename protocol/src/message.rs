@@ -5,6 +5,7 @@
 //! A field that the reader does not know is ignored; a message it does not know is answered with `unsupported`.
 //! Durations are whole milliseconds in fields that end in `_ms`.
 
+use crate::cid::MemberId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -201,6 +202,13 @@ pub struct Hello {
     /// Its own drain timeout, which governs a stop of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_timeout_ms: Option<u64>,
+    /// How long a client of its goes on when it hears nothing any more: the QUIC idle timeout. It is told of this child's
+    /// death for that long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// Whether it keeps a ledger ([`crate::ledger`]) if it gets one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ledger: bool,
 }
 
 impl Hello {
@@ -214,6 +222,8 @@ impl Hello {
             pid: std::process::id(),
             listeners,
             drain_timeout_ms: None,
+            idle_timeout_ms: None,
+            ledger: false,
         }
     }
 }
@@ -222,7 +232,7 @@ impl Hello {
 ///
 /// One record carries at most 253 descriptors (unix(7), SCM_MAX_FD), so a long list comes in several `adopt` messages,
 /// of which all but the last say `more`. Beside the *first* come, before the sockets, one sealed memfd with the derived
-/// keys ([`crate::keys`]) and one memfd per name in `kept`.
+/// keys ([`crate::keys`]), one memfd per name in `kept`, and, if `ledger` says so, the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopt {
     /// The protocol version chosen.
@@ -240,6 +250,9 @@ pub struct Adopt {
     pub drain: DrainSettings,
     /// True while older generations are alive.
     pub older_live: bool,
+    /// True: the ledger ([`crate::ledger`]) that this child is to keep is beside the first message.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ledger: bool,
     /// So many `link` messages follow the last `adopt`, one for each older generation that can be peered with.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub links: u16,
@@ -360,10 +373,14 @@ pub enum ToChild {
         /// Whether datagrams may be merged.
         on: bool,
     },
-    /// It answers for these dead generations: beside it, per generation, one memfd with its reset key.
+    /// It answers for these dead generations: beside it, per generation, one memfd with its reset key, then the
+    /// ledgers.
     Heir {
         /// Those generations.
         generations: Vec<Generation>,
+        /// The ledgers that there are, in the order of their descriptors.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ledgers: Vec<LedgerOf>,
     },
     /// Peer with that live generation over the stream socket beside this message.
     Link {
@@ -404,6 +421,39 @@ impl Message for ToChild {
         "counters",
         "unsupported",
     ];
+}
+
+/// A ledger, in `heir`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerOf {
+    /// Who kept it; one of `generations`.
+    pub generation: Generation,
+    /// From which of the heir's sockets the clients in it can be told.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+}
+
+/// Which members of a dead generation listened where the heir does, in `heir`. The clients of the dead member
+/// `first + i` are reached from the heir's member `via + i mod via_members`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The number of the dead generation's first member there.
+    pub first: u16,
+    /// How many it had there.
+    pub members: u16,
+    /// The number of the heir's first member there.
+    pub via: u16,
+    /// How many it has there; at least 1.
+    pub via_members: u16,
+}
+
+impl Route {
+    /// The heir's member for a client of this member of the dead generation; `None`: this is not its route.
+    #[must_use]
+    pub fn via(&self, member: MemberId) -> Option<MemberId> {
+        let index = member.get().checked_sub(self.first).filter(|index| *index < self.members)?;
+        MemberId::new(self.via.checked_add(index.checked_rem(self.via_members)?)?)
+    }
 }
 
 /// One generation's counters, in `counters`.

@@ -6,13 +6,13 @@ use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Order;
 use crate::sockets::Own;
-use crate::supervise::Link;
+use crate::supervise::{self, Link};
 use crate::tls::{CHECK_INTERVAL, KEEP, Tls};
 use crate::worker::{Ended, Workers};
 use futures_util::StreamExt;
 use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use protocol::child::Command;
-use protocol::cid::HeirSet;
+use protocol::quinn::Endpoints;
 use signal_hook_tokio::Signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,7 +62,7 @@ pub(crate) struct Control {
     pub(crate) tls: Option<Tls>,
     pub(crate) drain_timeout: Duration,
     pub(crate) drain_spread: Option<Duration>,
-    pub(crate) heirs: HeirSet,
+    pub(crate) endpoints: Endpoints,
     pub(crate) link: Link,
     /// The other generations.
     pub(crate) links: Links,
@@ -163,12 +163,7 @@ impl Control {
             Command::Alone => tracing::debug!("this is the only generation left"),
             Command::Reload => self.reload(),
             Command::Gro { on } => tracing::debug!(on, "the supervisor has set UDP_GRO"),
-            Command::Heir(dead) => {
-                for (generation, _) in &dead {
-                    tracing::info!(%generation, "answering for a dead generation");
-                }
-                self.heirs.extend(dead);
-            }
+            Command::Heir(dead) => supervise::inherit(&self.endpoints, dead),
             Command::Link { generation, stream } => self.links.add(generation, stream),
             Command::Counters { speaks, generations, gone } => self.node.stats.told(speaks, generations, gone),
         }

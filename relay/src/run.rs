@@ -123,7 +123,6 @@ async fn assemble(
         }
     }
     let mut cluster = Cluster::start(config, token.as_ref(), &node)?;
-    let heirs = endpoints.heirs().clone();
     let mut workers = Workers::none();
     let mut streams = Vec::new();
     let mut internal_listener = None;
@@ -195,7 +194,7 @@ async fn assemble(
         tls,
         drain_timeout: config.drain_timeout,
         drain_spread: spread.or(config.drain_spread),
-        heirs,
+        endpoints,
         link,
         links,
         operators,

@@ -97,7 +97,9 @@ impl Sockets {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             listeners: wanted(config)?,
-            drain_timeout_ms: Some(u64::try_from(config.drain_timeout.as_millis()).unwrap_or(u64::MAX)),
+            drain_timeout_ms: Some(millis(config.drain_timeout)),
+            idle_timeout_ms: config.quic.idle_timeout.map(millis),
+            ledger: config.listen.quic.is_some(),
         };
         let (supervisor, adoption) = channel.hello(hello).await.context("the supervisor did not adopt this relay")?;
         let sockets = Self {
@@ -113,6 +115,10 @@ impl Sockets {
         let (sender, receiver) = supervisor.split();
         Ok((sockets, sender, receiver))
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A duplicate of what the table has.

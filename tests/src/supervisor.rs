@@ -179,6 +179,8 @@ impl Supervisor {
 /// The part of `status --json` that the tests read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Status {
+    /// "idle", "starting", "serving", "failed", "stopping", "leaving" or "ended".
+    pub phase: String,
     /// The live generations, oldest first.
     pub generations: Vec<GenerationStatus>,
     /// What is listened on.

@@ -244,6 +244,6 @@ async fn the_old_generation_hears_of_a_failed_upgrade_nothing_that_changes_what_
     })
     .await?;
     let before: Vec<&str> = heard.lines().take_while(|kind| *kind != "standby").collect();
-    assert!(before.iter().all(|kind| ["gro", "alone", "link", "counters"].contains(kind)), "{before:?}");
+    assert!(before.iter().all(|kind| ["gro", "alone", "link", "counters", "heir"].contains(kind)), "{before:?}");
     Ok(())
 }

@@ -26,7 +26,7 @@ pub enum SendError {
     #[error("send a message: the other end does not read")]
     WouldBlock,
     /// The other end is closed.
-    #[error("send a message: the other end is closed")]
+    #[error("send a message: the other end of the channel is closed")]
     Closed,
     /// The message is longer than [`MAX_MESSAGE`].
     #[error("send a message of {bytes} bytes: at most {MAX_MESSAGE} fit into one record")]

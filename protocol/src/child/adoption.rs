@@ -5,6 +5,7 @@ use super::AdoptError;
 use crate::channel::read_memfd;
 use crate::cid::{MAX_GENERATION, MemberId};
 use crate::keys::ChildKeys;
+use crate::ledger::Ledger;
 use crate::message::{self, Adopt, Adopted, Generation, Hello, Kind, MAX_KEPT_BYTES, VersionRange};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::collections::BTreeMap;
@@ -34,6 +35,9 @@ pub struct Adoption {
     pub keys: Arc<ChildKeys>,
     /// The secrets that earlier generations had kept, by name.
     pub kept: BTreeMap<String, Zeroizing<Vec<u8>>>,
+    /// Where to keep who has to be told if this process dies; [`crate::quinn`] does it. `None`: `hello` did not want one, or
+    /// the supervisor has none.
+    pub ledger: Option<Arc<Ledger>>,
 }
 
 /// How to drain.
@@ -80,8 +84,15 @@ pub struct Member {
 /// An adoption whose `adopt` messages have not all come.
 pub(super) struct Assembly {
     wanted: Vec<(String, Kind)>,
+    /// How long a client is silent at most.
+    max_silence: Duration,
     begun: Option<Adoption>,
 }
+
+/// The idle timeout of a child that does not say.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Three probe timeouts can be longer than the idle timeout (RFC 9000 section 10.1).
+const MARGIN: Duration = Duration::from_secs(10);
 
 /// What an `adopt` message led to.
 pub(super) enum Progress {
@@ -91,11 +102,16 @@ pub(super) enum Progress {
 
 impl Assembly {
     pub(super) fn new(hello: &Hello) -> Self {
-        Self { wanted: hello.listeners.iter().map(|wanted| (wanted.name.clone(), wanted.kind)).collect(), begun: None }
+        let idle_timeout = hello.idle_timeout_ms.map_or(IDLE_TIMEOUT, Duration::from_millis);
+        Self {
+            wanted: hello.listeners.iter().map(|wanted| (wanted.name.clone(), wanted.kind)).collect(),
+            max_silence: idle_timeout.saturating_add(MARGIN),
+            begun: None,
+        }
     }
 
     pub(super) fn add(self, adopt: Adopt, fds: Vec<OwnedFd>) -> Result<Progress, AdoptError> {
-        let secrets = if self.begun.is_none() { 1 + adopt.kept.len() } else { 0 };
+        let secrets = if self.begun.is_none() { secrets(&adopt) } else { 0 };
         let listed = secrets + adopt.sockets.iter().map(|adopted| adopted.members.len()).sum::<usize>();
         if listed != fds.len() {
             return Err(AdoptError::Fds { listed, came: fds.len() });
@@ -103,14 +119,14 @@ impl Assembly {
         let mut fds = fds.into_iter();
         let mut adoption = match self.begun {
             Some(begun) => begun,
-            None => begin(&adopt, &mut fds)?,
+            None => begin(&adopt, &mut fds, self.max_silence)?,
         };
         for adopted in adopt.sockets {
             let members = fds.by_ref().take(adopted.members.len()).collect();
             adoption.add(&self.wanted, adopted, members)?;
         }
         if adopt.more {
-            return Ok(Progress::More(Self { wanted: self.wanted, begun: Some(adoption) }));
+            return Ok(Progress::More(Self { begun: Some(adoption), ..self }));
         }
         let position = |name: &str| self.wanted.iter().position(|(wanted, _)| wanted == name);
         adoption.listeners.sort_by_key(|listener| position(&listener.name));
@@ -121,15 +137,24 @@ impl Assembly {
     }
 }
 
+/// How many descriptors come before the sockets.
+fn secrets(adopt: &Adopt) -> usize {
+    1 + adopt.kept.len() + usize::from(adopt.ledger)
+}
+
 /// All but the sockets.
-fn begin(adopt: &Adopt, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Adoption, AdoptError> {
+fn begin(
+    adopt: &Adopt,
+    fds: &mut impl Iterator<Item = OwnedFd>,
+    max_silence: Duration,
+) -> Result<Adoption, AdoptError> {
     if !(VersionRange::OURS.min..=VersionRange::OURS.max).contains(&adopt.protocol) {
         return Err(AdoptError::Version(adopt.protocol));
     }
     if !(1..=MAX_GENERATION).contains(&adopt.generation.0) {
         return Err(AdoptError::Generation(adopt.generation.0));
     }
-    let fds_short = || AdoptError::Fds { listed: 1 + adopt.kept.len(), came: 0 };
+    let fds_short = || AdoptError::Fds { listed: secrets(adopt), came: 0 };
     let keys = fds.next().ok_or_else(fds_short)?;
     let keys = ChildKeys::from_bytes(&read_memfd(keys.as_fd(), ChildKeys::ENCODED_LEN)?)?;
     let mut kept = BTreeMap::new();
@@ -139,6 +164,8 @@ fn begin(adopt: &Adopt, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Adopt
             .map_err(|error| AdoptError::Kept { name: name.clone(), error })?;
         kept.insert(name.clone(), secret);
     }
+    let ledger =
+        if adopt.ledger { Some(Arc::new(Ledger::open(fds.next().ok_or_else(fds_short)?, max_silence)?)) } else { None };
     Ok(Adoption {
         generation: adopt.generation,
         listeners: Vec::new(),
@@ -148,6 +175,7 @@ fn begin(adopt: &Adopt, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Adopt
         links: adopt.links,
         keys: Arc::new(keys),
         kept,
+        ledger,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::FD_VARIABLE;
 use crate::channel::{InvalidChannel, MemfdError, RecvError, SendError};
 use crate::keys::InvalidKeys;
+use crate::ledger::LedgerError;
 use crate::message::{Kind, MAX_KEPT_BYTES, VERSION_MAX, VERSION_MIN};
 use std::ffi::OsString;
 use std::io;
@@ -72,7 +73,7 @@ pub enum AdoptError {
     /// The message lists another number of descriptors than came with it.
     #[error("{listed} descriptors are listed, {came} came")]
     Fds {
-        /// As listed: keys, kept secrets, members.
+        /// As listed: keys, kept secrets, ledger, members.
         listed: usize,
         /// As come.
         came: usize,
@@ -129,6 +130,9 @@ pub enum AdoptError {
     /// The keys are in another form.
     #[error(transparent)]
     Keys(#[from] InvalidKeys),
+    /// The ledger is none.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
 }
 
 /// Why a secret can't be kept.

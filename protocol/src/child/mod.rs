@@ -22,12 +22,14 @@
 
 mod adoption;
 mod error;
+mod estate;
 mod link;
 mod receiver;
 mod sender;
 
 pub use adoption::{Adoption, DrainSettings, Listener, Member, Socket};
 pub use error::{AdoptError, Error, KeepError};
+pub use estate::Estate;
 pub use receiver::{Command, Receiver};
 pub use sender::Sender;
 

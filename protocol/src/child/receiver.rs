@@ -1,11 +1,11 @@
 //! The half that listens.
 
+use super::estate::Estate;
 use super::link::Link;
-use crate::channel::{MemfdError, Received, RecvError, read_memfd};
-use crate::keys::ResetKey;
+use crate::channel::{Received, RecvError};
 use crate::message::{Generation, GenerationStats, Stats, ToChild};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub enum Command {
         /// Whether datagrams may be merged.
         on: bool,
     },
-    /// Answer for these dead generations with their reset keys.
-    Heir(Vec<(Generation, ResetKey)>),
+    /// Answer for these dead generations, and tell their clients.
+    Heir(Vec<Estate>),
     /// Peer with that live generation over this stream.
     Link {
         /// The other end.
@@ -141,24 +141,15 @@ fn command(message: ToChild, fds: Vec<OwnedFd>) -> Result<Option<Command>, Unusa
         ToChild::Alone => Command::Alone,
         ToChild::Reload => Command::Reload,
         ToChild::Gro { on } => Command::Gro { on },
-        ToChild::Heir { generations } => Command::Heir(heirs(generations, &fds).ok_or(Unusable("heir"))?),
+        ToChild::Heir { generations, ledgers } => {
+            Command::Heir(super::estate::read(generations, ledgers, fds).ok_or(Unusable("heir"))?)
+        }
         ToChild::Link { generation } => {
             let stream = stream(fds).ok_or(Unusable("link"))?;
             Command::Link { generation, stream }
         }
         ToChild::Counters { speaks, generations, gone } => Command::Counters { speaks, generations, gone },
     }))
-}
-
-fn heirs(generations: Vec<Generation>, fds: &[OwnedFd]) -> Option<Vec<(Generation, ResetKey)>> {
-    let key = |fd: &OwnedFd| -> Result<Option<ResetKey>, MemfdError> {
-        let content = read_memfd(fd.as_fd(), 32)?;
-        Ok(<[u8; 32]>::try_from(&content[..]).ok().map(ResetKey::from_bytes))
-    };
-    if generations.len() != fds.len() {
-        return None;
-    }
-    generations.into_iter().zip(fds).map(|(generation, fd)| Some((generation, key(fd).ok()??))).collect()
 }
 
 fn stream(fds: Vec<OwnedFd>) -> Option<UnixStream> {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::channel::sealed_memfd;
 use crate::keys::{BootId, ChildKeys, Secret};
-use crate::message::{Adopt, Adopted, DrainSettings as WireDrain, Generation, GenerationStats, Kind, Stats, Wanted};
+use crate::message::{
+    Adopt, Adopted, DrainSettings as WireDrain, Generation, GenerationStats, Kind, LedgerOf, Route, Stats, Wanted,
+};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -80,6 +82,7 @@ fn adopt(sockets: Vec<Adopted>) -> Adopt {
         gro: false,
         drain: WireDrain { timeout_ms: 1_500, spread_ms: None },
         older_live: true,
+        ledger: false,
         links: 0,
         more: false,
     }

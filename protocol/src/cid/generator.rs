@@ -1,13 +1,14 @@
 //! Connection IDs for quinn.
 
-use super::{CID_LEN, Cipher, ConnectionId, MAX_COUNTER, MemberId, Tag};
+use super::budget::Budget;
+use super::{CID_LEN, Cipher, ConnectionId, MAX_COUNTER, Tag};
 use crate::keys::ResetKey;
 use crate::message::Generation;
 use quinn_proto::{ConnectionIdGenerator, InvalidCid};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The dead generations that this process answers for, with their reset keys. Clones share one set, which the `heir`
 /// message extends while endpoints run.
@@ -21,9 +22,14 @@ impl HeirSet {
         Self::default()
     }
 
-    /// Answer for these too, from the next packet on.
+    /// Answer for these too, from the next packet on. None of them may be live.
     pub fn extend(&self, generations: impl IntoIterator<Item = (Generation, ResetKey)>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).extend(generations);
+    }
+
+    /// As [`Self::extend`] with one. Whether it is new.
+    pub fn insert(&self, generation: Generation, key: ResetKey) -> bool {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(generation, key).is_none()
     }
 
     /// Whether this process answers for that generation.
@@ -48,13 +54,20 @@ pub struct Generator {
     tag: Tag,
     next: Arc<AtomicU64>,
     heirs: HeirSet,
+    resets: Arc<Budget>,
 }
 
 impl Generator {
-    /// `None`: the generation is not within 1..=[`super::MAX_GENERATION`].
+    /// Of the generation and member that the tag says.
     #[must_use]
-    pub fn new(cipher: Arc<Cipher>, generation: Generation, member: MemberId, heirs: HeirSet) -> Option<Self> {
-        Some(Self { cipher, tag: Tag::new(generation, member)?, next: Arc::default(), heirs })
+    pub fn new(cipher: Arc<Cipher>, tag: Tag, heirs: HeirSet) -> Self {
+        Self { cipher, tag, next: Arc::default(), heirs, resets: Arc::new(Budget::new()) }
+    }
+
+    /// How many it has minted: the counters below this are in use, or were.
+    #[must_use]
+    pub fn minted(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.next)
     }
 }
 
@@ -66,12 +79,14 @@ impl ConnectionIdGenerator for Generator {
     }
 
     /// Ok makes quinn answer an unknown ID with a stateless reset, so it is Ok only where that reset is ours to send:
-    /// for this member and for the dead generations it is heir to. Ok for a live other member would let one misrouted
-    /// packet reset a live connection.
+    /// for what this member has minted and for the dead generations it is heir to. Ok for a live other member would let
+    /// one misrouted packet reset a live connection, and for an ID that is yet to be minted a connection to come.
     fn validate(&self, id: &quinn_proto::ConnectionId) -> Result<(), InvalidCid> {
         let bytes = <[u8; CID_LEN]>::try_from(&id[..]).map_err(|_| InvalidCid)?;
-        let tag = self.cipher.open(bytes).tag();
-        if tag == self.tag || self.heirs.contains(tag.generation()) { Ok(()) } else { Err(InvalidCid) }
+        let id = self.cipher.open(bytes);
+        let ours = id.tag() == self.tag && id.counter() < self.next.load(Ordering::Relaxed);
+        let answered = ours || self.heirs.contains(id.tag().generation());
+        if answered && self.resets.take(Instant::now()) { Ok(()) } else { Err(InvalidCid) }
     }
 
     fn cid_len(&self) -> usize {
@@ -99,6 +114,7 @@ fn out_of_ids(tag: Tag) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cid::MemberId;
     use crate::keys::{BootId, Secret};
 
     fn cipher() -> Arc<Cipher> {
@@ -106,8 +122,8 @@ mod tests {
     }
 
     fn generator(generation: u32, member: u16, heirs: &HeirSet) -> Generator {
-        let member = MemberId::new(member).unwrap();
-        Generator::new(cipher(), Generation(generation), member, heirs.clone()).unwrap()
+        let tag = Tag::new(Generation(generation), MemberId::new(member).unwrap()).unwrap();
+        Generator::new(cipher(), tag, heirs.clone())
     }
 
     #[test]
@@ -126,13 +142,14 @@ mod tests {
     #[test]
     fn only_this_member_and_inherited_generations_are_valid() {
         let heirs = HeirSet::new();
-        let ours = generator(9, 4, &heirs);
-        let mut same = generator(9, 4, &heirs);
+        let mut ours = generator(9, 4, &heirs);
+        let mut same = ours.clone();
         let mut neighbour = generator(9, 5, &heirs);
         let mut predecessor = generator(8, 4, &heirs);
         let dead = predecessor.generate_cid();
 
         assert!(ours.validate(&same.generate_cid()).is_ok());
+        assert!(same.validate(&ours.generate_cid()).is_ok());
         assert!(ours.validate(&neighbour.generate_cid()).is_err());
         assert!(ours.validate(&dead).is_err());
 
@@ -142,6 +159,19 @@ mod tests {
         )]);
         assert!(ours.validate(&dead).is_ok(), "a set that grows reaches endpoints that already run");
         assert!(ours.validate(&neighbour.generate_cid()).is_err());
+    }
+
+    /// Its token would be known to whoever asked when a connection gets the ID.
+    #[test]
+    fn an_id_that_is_yet_to_be_minted_is_not_valid() {
+        let mut ours = generator(9, 4, &HeirSet::new());
+        let mut later = generator(9, 4, &HeirSet::new());
+        let ids: Vec<_> = (0..3).map(|_| later.generate_cid()).collect();
+        ours.generate_cid();
+        assert!(ours.validate(&ids[0]).is_ok());
+        assert!(ours.validate(&ids[1]).is_err());
+        let last = ConnectionId::new(ours.tag, MAX_COUNTER - 1).unwrap();
+        assert!(ours.validate(&quinn_proto::ConnectionId::new(&cipher().seal(last))).is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! with one subtraction and one comparison. `docs/design/connection-ids.md` has the arithmetic behind the widths.
 
 #[cfg(feature = "quinn")]
+mod budget;
+#[cfg(feature = "quinn")]
 mod generator;
 mod speck;
 

@@ -2,7 +2,7 @@
 //! reset. Built on the crates of the key derivation rather than on quinn's own back end, whose types depend on which
 //! features the rest of a program turns on.
 
-use crate::cid::{CID_LEN, Cipher, HeirSet};
+use crate::cid::{CID_LEN, Cipher, HeirSet, Tag};
 use crate::keys::ResetKey;
 use aes_gcm::aead::{Aead, AeadInPlace, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit as _};
@@ -11,26 +11,51 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use quinn_proto::crypto::{AeadKey, CryptoError, HandshakeTokenKey, HmacKey};
 use sha2::Sha256;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
-/// Signs stateless resets: those of dead generations that this process is heir to with their keys, else with its own.
+/// Signs stateless resets: those of dead generations that this process is heir to with their keys, those of what its own
+/// member has minted with its own. For any other ID it gives what is nobody's token: quinn also signs where it has not asked whether
+/// the ID is ours.
 pub(super) struct ResetSigner {
     pub(super) cipher: Arc<Cipher>,
+    pub(super) tag: Tag,
+    /// How many IDs the member has minted.
+    pub(super) minted: Arc<AtomicU64>,
     pub(super) own: ResetKey,
     pub(super) heirs: HeirSet,
 }
 
 impl ResetSigner {
     fn mac(&self, id: &[u8]) -> Hmac<Sha256> {
-        let inherited = <[u8; CID_LEN]>::try_from(id)
-            .ok()
-            .and_then(|bytes| self.heirs.get(self.cipher.open(bytes).tag().generation()));
-        let key = inherited.as_ref().unwrap_or(&self.own);
-        let mut mac = <Hmac<Sha256>>::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length");
+        let said = <[u8; CID_LEN]>::try_from(id).ok().map(|bytes| self.cipher.open(bytes));
+        let inherited = said.and_then(|said| self.heirs.get(said.tag().generation()));
+        let minted = self.minted.load(Ordering::Relaxed);
+        let ours = said.is_some_and(|said| said.tag() == self.tag && said.counter() < minted);
+        let mut mac = keyed(inherited.as_ref().unwrap_or(&self.own));
+        if inherited.is_none() && !ours {
+            // No token is made of as many bytes.
+            mac.update(b"nobody's");
+        }
         mac.update(id);
         mac
     }
+}
+
+/// The token that a client of a dead generation knows with this ID.
+pub(super) fn token(key: &ResetKey, id: [u8; CID_LEN]) -> [u8; TOKEN_LEN] {
+    let mut mac = keyed(key);
+    mac.update(&id);
+    let signature: [u8; 32] = mac.finalize().into_bytes().into();
+    std::array::from_fn(|byte| signature[byte])
+}
+
+/// The length of a stateless reset token (RFC 9000 section 10.3).
+pub(super) const TOKEN_LEN: usize = 16;
+
+fn keyed(key: &ResetKey) -> Hmac<Sha256> {
+    <Hmac<Sha256>>::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length")
 }
 
 impl HmacKey for ResetSigner {
@@ -107,7 +132,7 @@ impl AeadKey for TokenAead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cid::{ConnectionId, MemberId, Tag};
+    use crate::cid::{ConnectionId, MemberId};
     use crate::keys::{BootId, Secret};
     use crate::message::Generation;
 
@@ -122,8 +147,11 @@ mod tests {
         let secret = Secret::from_bytes(std::array::from_fn(|i| u8::try_from(i).unwrap()));
         let boot = BootId::from_bytes(std::array::from_fn(|i| 0xa0 + u8::try_from(i).unwrap()));
         let cipher = Arc::new(Cipher::new(&secret.cid_key(&boot)));
+        let tag = |generation, member| Tag::new(Generation(generation), MemberId::new(member).unwrap()).unwrap();
         let signer = |generation| ResetSigner {
             cipher: Arc::clone(&cipher),
+            tag: tag(generation, 0),
+            minted: Arc::new(AtomicU64::new(1)),
             own: secret.reset_key(&boot, Generation(generation)),
             heirs: HeirSet::new(),
         };
@@ -141,6 +169,11 @@ mod tests {
         assert_ne!(token(&heir), documented, "a generation that is not its heir can't reset its connections");
         heir.heirs.extend([(Generation(7), secret.reset_key(&boot, Generation(7)))]);
         assert_eq!(token(&heir), documented);
+        assert_eq!(super::token(&secret.reset_key(&boot, Generation(7)), id(&cipher, 7)), documented);
+        let neighbour = ResetSigner { tag: tag(7, 1), ..signer(7) };
+        assert_ne!(token(&neighbour), documented, "one member can't reset the connections of another");
+        let younger = ResetSigner { minted: Arc::default(), ..signer(7) };
+        assert_ne!(token(&younger), documented, "nor any that are to come");
     }
 
     fn seal(key: &TokenKey, epoch: u64) -> Vec<u8> {

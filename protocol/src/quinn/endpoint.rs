@@ -2,23 +2,20 @@
 
 use super::crypto::{ResetSigner, TokenKey};
 use super::filter::Filter;
+use super::record::MemberLedger;
 use super::socket::{MemberCounters, MemberSocket};
 use crate::child::{Adoption, Member};
 use crate::cid::{Cipher, Generator, HeirSet, MemberId, Tag};
 use crate::keys::ChildKeys;
+use crate::ledger::Ledger;
 use crate::message::Generation;
 use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
-use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
+use quinn::{AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use zeroize::Zeroizing;
-
-/// The shortest time between two stateless resets of one endpoint. quinn's 20 ms would tell the 10 000 clients of a dead
-/// generation within 200 s, which is too late to be of use; this takes a second. It can't be abused to flood: a reset
-/// is shorter than what caused it, and caused only by an ID that we minted.
-pub const MIN_RESET_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Makes the endpoints of one generation; clones share everything, so each worker thread can make its own.
 #[derive(Clone, Debug)]
@@ -33,6 +30,12 @@ struct Shared {
     heirs: HeirSet,
     /// One per member for as long as this generation lives: a second one would mint the same IDs again.
     generators: Mutex<HashMap<MemberId, Generator>>,
+    ledger: Option<Arc<Ledger>>,
+    ledgers: Mutex<HashMap<MemberId, Arc<MemberLedger>>>,
+    /// For what is sent beside quinn; each lives as long as its endpoint.
+    sockets: Mutex<HashMap<MemberId, Weak<dyn AsyncUdpSocket>>>,
+    /// Unasked resets are sent by one task at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A member with an endpoint on it.
@@ -44,25 +47,59 @@ pub struct MemberEndpoint {
     pub endpoint: Endpoint,
     /// What came in.
     pub counters: Arc<MemberCounters>,
+    /// Who has to be told if this process dies; to be told when a connection has ended. `None`: nobody keeps it.
+    pub ledger: Option<Arc<MemberLedger>>,
 }
 
 impl Endpoints {
     /// As adopted.
     #[must_use]
     pub fn new(adoption: &Adoption) -> Self {
-        Self::with_keys(adoption.generation, Arc::clone(&adoption.keys), adoption.gro)
+        Self::make(adoption.generation, Arc::clone(&adoption.keys), adoption.gro, adoption.ledger.clone())
     }
 
     /// For a server that is not adopted, with keys and a generation of its own; within 1..=65535, else no endpoint can
     /// be made.
     #[must_use]
     pub fn with_keys(generation: Generation, keys: Arc<ChildKeys>, gro: bool) -> Self {
-        let cipher = Arc::new(Cipher::new(&keys.cid));
-        let (heirs, generators) = (HeirSet::new(), Mutex::default());
-        Self(Arc::new(Shared { generation, gro, keys, cipher, heirs, generators }))
+        Self::make(generation, keys, gro, None)
     }
 
-    /// The dead generations that all these endpoints answer for; extend it when `heir` comes.
+    fn make(generation: Generation, keys: Arc<ChildKeys>, gro: bool, ledger: Option<Arc<Ledger>>) -> Self {
+        let cipher = Arc::new(Cipher::new(&keys.cid));
+        Self(Arc::new(Shared {
+            generation,
+            gro,
+            keys,
+            cipher,
+            heirs: HeirSet::new(),
+            generators: Mutex::default(),
+            ledger,
+            ledgers: Mutex::default(),
+            sockets: Mutex::default(),
+            turn: Arc::default(),
+        }))
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        self.0.generation
+    }
+
+    pub(super) fn cipher(&self) -> &Cipher {
+        &self.0.cipher
+    }
+
+    /// Whose turn it is to send unasked resets.
+    pub(super) fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.0.turn)
+    }
+
+    /// The socket of an open member.
+    pub(super) fn socket(&self, member: MemberId) -> Option<Arc<dyn AsyncUdpSocket>> {
+        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).get(&member)?.upgrade()
+    }
+
+    /// The dead generations that all these endpoints answer for; [`Self::inherit`] extends it.
     #[must_use]
     pub fn heirs(&self) -> &HeirSet {
         &self.0.heirs
@@ -81,24 +118,51 @@ impl Endpoints {
     /// As [`Self::open`], for the generation.
     pub fn config(&self, member: MemberId) -> io::Result<EndpointConfig> {
         let shared = &*self.0;
-        let mut generators = shared.generators.lock().unwrap_or_else(PoisonError::into_inner);
-        let generator = match generators.get(&member) {
-            Some(generator) => generator.clone(),
-            None => {
-                let cipher = Arc::clone(&shared.cipher);
-                let new = Generator::new(cipher, shared.generation, member, shared.heirs.clone());
-                let new = new.ok_or_else(|| invalid_generation(shared.generation))?;
-                generators.entry(member).insert_entry(new).get().clone()
-            }
-        };
+        let generator = self.generator(member)?;
         let mut config = EndpointConfig::new(Arc::new(ResetSigner {
             cipher: Arc::clone(&shared.cipher),
+            tag: self.tag(member)?,
+            minted: generator.minted(),
             own: shared.keys.reset.clone(),
             heirs: shared.heirs.clone(),
         }));
         config.cid_generator(move || Box::new(generator.clone()));
-        config.min_reset_interval(MIN_RESET_INTERVAL);
+        // quinn would send one per 20 ms and endpoint, which leaves 10 000 clients of a dead generation waiting for
+        // 200 s; and as it reads the clock once for a whole batch of packets, any interval is one reset a batch. The
+        // generator has a budget in place of it.
+        config.min_reset_interval(Duration::ZERO);
         Ok(config)
+    }
+
+    fn tag(&self, member: MemberId) -> io::Result<Tag> {
+        let generation = self.0.generation;
+        Tag::new(generation, member).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("generation {generation} is not within 1 to 65535"))
+        })
+    }
+
+    fn generator(&self, member: MemberId) -> io::Result<Generator> {
+        let shared = &*self.0;
+        let mut generators = shared.generators.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(generator) = generators.get(&member) {
+            return Ok(generator.clone());
+        }
+        let cipher = Arc::clone(&shared.cipher);
+        let generator = Generator::new(cipher, self.tag(member)?, shared.heirs.clone());
+        generators.insert(member, generator.clone());
+        Ok(generator)
+    }
+
+    /// The member's section of the ledger, if there is one.
+    fn ledger(&self, member: MemberId, generator: &Generator) -> Option<Arc<MemberLedger>> {
+        let mut ledgers = self.0.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ledger) = ledgers.get(&member) {
+            return Some(Arc::clone(ledger));
+        }
+        let writer = self.0.ledger.as_ref()?.writer(member)?;
+        let ledger = Arc::new(MemberLedger::new(writer, generator.minted()));
+        ledgers.insert(member, Arc::clone(&ledger));
+        Some(ledger)
     }
 
     /// Makes an endpoint on a member; a tokio runtime with I/O and time must run, and drives it.
@@ -123,7 +187,7 @@ impl Endpoints {
         server: Option<ServerConfig>,
     ) -> io::Result<MemberEndpoint> {
         let shared = &*self.0;
-        let tag = Tag::new(shared.generation, member.id).ok_or_else(|| invalid_generation(shared.generation))?;
+        let tag = self.tag(member.id)?;
         let handle = member.socket.try_clone()?;
         let runtime = Arc::new(TokioRuntime);
         let inner = runtime.wrap_udp_socket(member.socket)?;
@@ -133,18 +197,17 @@ impl Endpoints {
         }
         let counters = Arc::new(MemberCounters::default());
         let filter = Filter::new(Arc::clone(&shared.cipher), tag, shared.heirs.clone());
-        let socket = Arc::new(MemberSocket { inner, filter, counters: Arc::clone(&counters) });
+        let ledger = self.ledger(member.id, &self.generator(member.id)?);
+        let sockets = &mut shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.insert(member.id, Arc::downgrade(&inner));
+        let socket = Arc::new(MemberSocket { inner, filter, counters: Arc::clone(&counters), ledger: ledger.clone() });
         let server = server.map(|mut server| {
             self.share_tokens(&mut server);
             server
         });
         let endpoint = Endpoint::new_with_abstract_socket(config, server, socket, runtime)?;
-        Ok(MemberEndpoint { id: member.id, endpoint, counters })
+        Ok(MemberEndpoint { id: member.id, endpoint, counters, ledger })
     }
-}
-
-fn invalid_generation(generation: Generation) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("generation {generation} is not within 1 to 65535"))
 }
 
 #[cfg(test)]

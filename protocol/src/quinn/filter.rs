@@ -35,15 +35,25 @@ impl Filter {
     }
 
     /// Takes the foreign datagrams out of one receive buffer, which GRO may have filled with several, `stride` bytes
-    /// apart; returns how many came and how many of them were foreign.
-    pub(super) fn sift(&self, buffer: &mut [u8], meta: &mut RecvMeta) -> (u64, u64) {
+    /// apart; returns how many came and how many of them were foreign. Of each that is for an established connection
+    /// of this member, `own` gets the ID and its counter.
+    pub(super) fn sift(
+        &self,
+        buffer: &mut [u8],
+        meta: &mut RecvMeta,
+        mut own: impl FnMut(u64, [u8; CID_LEN]),
+    ) -> (u64, u64) {
         let length = meta.len.min(buffer.len());
         let stride = if meta.stride == 0 { length } else { meta.stride };
         let (mut kept, mut read, mut came, mut foreign) = (0, 0, 0, 0);
         while read < length {
             let end = length.min(read + stride);
             came += 1;
-            if self.is_foreign(&buffer[read..end]) {
+            let whose = self.whose(&buffer[read..end]);
+            if let Whose::Own { counter, id } = whose {
+                own(counter, id);
+            }
+            if whose == Whose::Foreign {
                 foreign += 1;
             } else {
                 if kept != read {
@@ -57,14 +67,32 @@ impl Filter {
         (came, foreign)
     }
 
-    fn is_foreign(&self, datagram: &[u8]) -> bool {
-        let Some(id) = server_id(datagram) else { return false };
-        let tag = self.cipher.open(id).tag();
-        tag != self.own
-            && self.generations.contains(&tag.generation().0)
-            && usize::from(tag.member().get()) < self.members
-            && !self.heirs.contains(tag.generation())
+    fn whose(&self, datagram: &[u8]) -> Whose {
+        let Some(id) = server_id(datagram) else { return Whose::Unknown };
+        let said = self.cipher.open(id);
+        let tag = said.tag();
+        let plausible =
+            self.generations.contains(&tag.generation().0) && usize::from(tag.member().get()) < self.members;
+        if tag == self.own {
+            let established = datagram.first().is_some_and(|first| first & LONG == 0);
+            if established { Whose::Own { counter: said.counter(), id } } else { Whose::Unknown }
+        } else if plausible && !self.heirs.contains(tag.generation()) {
+            Whose::Foreign
+        } else {
+            Whose::Unknown
+        }
     }
+}
+
+/// Whose a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// Of an established connection of this member: the how-manieth ID it minted.
+    Own { counter: u64, id: [u8; CID_LEN] },
+    /// Of another member or generation.
+    Foreign,
+    /// Anybody's: for quinn to judge.
+    Unknown,
 }
 
 /// The destination ID of a datagram that can only belong to a connection that some server process has begun (RFC 9000

@@ -6,10 +6,14 @@
 mod crypto;
 mod endpoint;
 mod filter;
+mod heir;
+mod record;
 mod server;
 mod socket;
 mod tally;
 
-pub use endpoint::{Endpoints, MIN_RESET_INTERVAL, MemberEndpoint};
+pub use endpoint::{Endpoints, MemberEndpoint};
+pub use heir::Told;
+pub use record::{MemberLedger, Recorded};
 pub use server::{GRACE, Server, Session};
 pub use socket::MemberCounters;

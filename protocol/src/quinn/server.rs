@@ -1,12 +1,14 @@
 //! A whole supervised QUIC server, for applications that only want accepted connections.
 
 use super::endpoint::{Endpoints, MemberEndpoint};
+use super::record::{MemberLedger, Recorded};
 use super::tally::{Counted, Tally};
 use crate::child::{Adoption, Command, Receiver, Sender, Socket, Supervisor};
 use crate::message::Stats;
 use quinn::{Connection, Incoming, ServerConfig, VarInt};
 use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -28,6 +30,7 @@ pub struct Server {
 pub struct Session {
     connection: Connection,
     _counted: Counted,
+    _recorded: Option<Recorded>,
 }
 
 impl Deref for Session {
@@ -60,8 +63,8 @@ impl Server {
         let (gate, open_until) = watch::channel(None);
         let (accepted, sessions) = mpsc::channel(64);
         for member in &members {
-            let acceptor =
-                Acceptor { tally: tally.clone(), open_until: open_until.clone(), accepted: accepted.clone() };
+            let (tally, open_until, accepted) = (tally.clone(), open_until.clone(), accepted.clone());
+            let acceptor = Acceptor { tally, open_until, accepted, ledger: member.ledger.clone() };
             tokio::spawn(acceptor.run(member.endpoint.clone()));
         }
         sender.ready();
@@ -93,6 +96,7 @@ struct Acceptor {
     tally: Tally,
     open_until: watch::Receiver<Option<Instant>>,
     accepted: mpsc::Sender<Session>,
+    ledger: Option<Arc<MemberLedger>>,
 }
 
 impl Acceptor {
@@ -108,10 +112,12 @@ impl Acceptor {
     }
 
     async fn establish(self, incoming: Incoming, mut counted: Counted) {
+        let accepted_from = incoming.remote_address();
         if let Ok(connection) = incoming.await {
             counted.establish();
+            let recorded = self.ledger.map(|ledger| ledger.recorded(accepted_from));
             // An application that has dropped the server wants no more.
-            let _ = self.accepted.send(Session { connection, _counted: counted }).await;
+            let _ = self.accepted.send(Session { connection, _counted: counted, _recorded: recorded }).await;
         }
     }
 }
@@ -187,7 +193,7 @@ impl Warden {
                 self.drain(timeout);
                 self.sender.ack(seq);
             }
-            Command::Heir(generations) => self.endpoints.heirs().extend(generations),
+            Command::Heir(estates) => drop(tokio::spawn(self.endpoints.inherit(estates))),
             // The supervisor sets UDP_GRO itself, and this server has nothing to reload, to peer with or to add up.
             Command::Gro { .. }
             | Command::Alone

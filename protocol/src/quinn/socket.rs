@@ -1,6 +1,7 @@
 //! A member as quinn sees it: the runtime's own UDP socket without the datagrams that are not for it.
 
 use super::filter::Filter;
+use super::record::MemberLedger;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use std::io::{self, IoSliceMut};
@@ -9,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 /// What came in on one member since its endpoint was made.
 #[derive(Debug, Default)]
@@ -37,6 +39,7 @@ pub(super) struct MemberSocket {
     pub(super) inner: Arc<dyn AsyncUdpSocket>,
     pub(super) filter: Filter,
     pub(super) counters: Arc<MemberCounters>,
+    pub(super) ledger: Option<Arc<MemberLedger>>,
 }
 
 impl AsyncUdpSocket for MemberSocket {
@@ -56,8 +59,14 @@ impl AsyncUdpSocket for MemberSocket {
     ) -> Poll<io::Result<usize>> {
         let filled = ready!(self.inner.poll_recv(context, buffers, meta))?;
         let (mut came, mut foreign) = (0, 0);
+        let mut page = self.ledger.as_ref().map(|ledger| ledger.page(Instant::now()));
         for (buffer, meta) in buffers.iter_mut().zip(meta).take(filled) {
-            let (datagrams, foreigners) = self.filter.sift(buffer, meta);
+            let (client, local) = (meta.addr, meta.dst_ip);
+            let (datagrams, foreigners) = self.filter.sift(buffer, meta, |counter, id| {
+                if let Some(page) = &mut page {
+                    page.saw(counter, id, client, local);
+                }
+            });
             came += datagrams;
             foreign += foreigners;
         }

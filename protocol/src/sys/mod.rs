@@ -5,7 +5,9 @@
 )]
 
 mod env;
+mod map;
 mod watch;
 
 pub(crate) use env::take_fd;
+pub(crate) use map::Map;
 pub(crate) use watch::watch;

@@ -124,6 +124,7 @@ impl Supervised {
                 timeout_ms: u64::try_from(grant.drain_timeout.as_millis()).unwrap(),
                 spread_ms: None,
             },
+            ledger: false,
             older_live: false,
             links: 0,
             more,

@@ -9,8 +9,10 @@ use crate::supervise::Link;
 use crate::worker::{Death, Ended, Workers};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use protocol::child::Command;
-use protocol::cid::{HeirSet, MemberId};
+use protocol::cid::MemberId;
+use protocol::keys::{BootId, Secret};
 use protocol::message::{Generation, Stats};
+use protocol::quinn::Endpoints;
 use signal_hook_tokio::Signals;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -32,11 +34,16 @@ fn control(workers: Workers) -> Control {
         tls: None,
         drain_timeout: Duration::from_secs(10),
         drain_spread: None,
-        heirs: HeirSet::new(),
+        endpoints: endpoints(),
         link: Link::Down,
         stop: Stop::default(),
         last_call: None,
     }
+}
+
+fn endpoints() -> Endpoints {
+    let keys = Secret::from_bytes([7; 32]).child_keys(&BootId::from_bytes([7; 16]), Generation(1));
+    Endpoints::with_keys(Generation(1), keys.into(), true)
 }
 
 /// When the sessions of this relay are closed at the latest, if it drains.

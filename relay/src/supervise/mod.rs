@@ -1,8 +1,10 @@
 //! The relay's end of the child protocol.
 
+mod heir;
 mod inbox;
 mod report;
 
+pub(crate) use heir::inherit;
 pub(crate) use inbox::Inbox;
 pub(crate) use report::{Gauges, report};
 

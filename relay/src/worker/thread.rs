@@ -4,7 +4,7 @@ use super::{Death, Ended, Shared, pin};
 use crate::node::{Node, Tally};
 use crate::session::serve_quic;
 use protocol::child::Member;
-use protocol::quinn::{MemberCounters, MemberEndpoint};
+use protocol::quinn::{MemberCounters, MemberEndpoint, MemberLedger};
 use std::any::Any;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -56,12 +56,12 @@ fn run(spec: Spec, shared: Shared, started: &mut Option<oneshot::Sender<Arc<Memb
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Death::Start)?;
     runtime.block_on(async {
         let Shared { node, endpoints, server } = shared;
-        let MemberEndpoint { endpoint, counters, .. } =
+        let MemberEndpoint { endpoint, counters, ledger, .. } =
             endpoints.open(spec.member, Some(server)).map_err(Death::Start)?;
         if let Some(started) = started.take() {
             drop(started.send(counters));
         }
-        accept(&endpoint, &node, &spec.tally, spec.stop).await
+        accept(&endpoint, &node, &spec.tally, ledger.as_ref(), spec.stop).await
     })
 }
 
@@ -70,6 +70,7 @@ async fn accept(
     endpoint: &quinn::Endpoint,
     node: &Arc<Node>,
     tally: &Arc<Tally>,
+    ledger: Option<&Arc<MemberLedger>>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Death> {
     loop {
@@ -80,7 +81,14 @@ async fn accept(
         };
         let accepts = node.role.borrow().accepts_quic(Instant::now());
         match if accepts { node.registry.setup() } else { None } {
-            Some(setup) => drop(tokio::spawn(serve_quic(incoming, setup, node.clone(), tally.clone()))),
+            Some(setup) => {
+                let recorded = ledger.map(|ledger| ledger.recorded(incoming.remote_address()));
+                let serving = serve_quic(incoming, setup, node.clone(), tally.clone());
+                tokio::spawn(async move {
+                    let _until_its_end = recorded;
+                    serving.await;
+                });
+            }
             None => incoming.ignore(),
         }
     }
@@ -129,7 +137,7 @@ mod tests {
         let (_stop, stopped) = watch::channel(false);
         let tally = Arc::new(Tally::default());
         let node = Node::idle();
-        let serving = accept(&endpoint, &node, &tally, stopped);
+        let serving = accept(&endpoint, &node, &tally, None, stopped);
         endpoint.close(0_u8.into(), b"");
         let ended = tokio::time::timeout(Duration::from_secs(20), serving).await.expect("it notices");
         assert!(matches!(ended, Err(Death::Endpoint)), "{ended:?}");

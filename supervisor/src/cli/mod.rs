@@ -9,7 +9,7 @@ mod values;
 
 pub use control_path::default_control_path;
 
-use crate::control::client;
+use crate::control::client::{self, Form};
 use crate::driver;
 use crate::{successor, sweep};
 use clap::{Args, Parser, Subcommand};
@@ -105,6 +105,9 @@ pub enum Request {
         /// As JSON (docs/control.md).
         #[arg(long)]
         json: bool,
+        /// As metrics in the text format of Prometheus.
+        #[arg(long, conflicts_with = "json")]
+        metrics: bool,
     },
     /// Replace the running generation; returns when the new one is committed, or with the reason why not.
     Upgrade {
@@ -229,7 +232,14 @@ pub fn main() -> ExitCode {
 fn ask(request: Request) -> Result<u8, Failure> {
     let at = |control: Option<PathBuf>| control.unwrap_or_else(|| default_control_path(values::environment));
     match request {
-        Request::Status { control, json } => client::status(&at(control), json),
+        Request::Status { control, json, metrics } => {
+            let form = match (json, metrics) {
+                (true, _) => Form::Json,
+                (false, true) => Form::Metrics,
+                (false, false) => Form::Table,
+            };
+            client::status(&at(control), form)
+        }
         Request::Upgrade { control, evict_oldest, timeout } => client::upgrade(&at(control), evict_oldest, timeout),
         Request::Rollback { control, timeout } => client::rollback(&at(control), timeout),
         Request::Sweep { when_abandoned: true, .. } => sweep::when_abandoned(),

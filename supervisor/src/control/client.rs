@@ -1,7 +1,7 @@
 //! `status`, `upgrade` and `rollback`: ask a running supervisor, say the answer in one line, end with its status.
 #![expect(clippy::disallowed_methods, reason = "a command's deadline is real time")]
 
-use super::{Reply, Request, Status, table};
+use super::{Reply, Request, Status, metrics, table};
 use crate::cli::Failure;
 use protocol::exit;
 use std::io::{self, Read as _, Write as _};
@@ -15,13 +15,24 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than any answer: 16 generations and 4 096 listeners.
 const MAX_REPLY: u64 = 4 << 20;
 
-/// Prints the status, as a table or as the JSON of docs/control.md.
+/// How a status is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Table,
+    /// docs/control.md.
+    Json,
+    /// In the text format of Prometheus.
+    Metrics,
+}
+
+/// Prints the status.
 ///
 /// # Errors
 /// When nobody answers.
-pub fn status(control: &Path, json: bool) -> Result<u8, Failure> {
+pub fn status(control: &Path, form: Form) -> Result<u8, Failure> {
     let line = ask(control, &Request::Status, Some(STATUS_TIMEOUT))?;
-    if json {
+    if form == Form::Json {
         // As it came, so that fields which this build does not know survive.
         let mut value: serde_json::Value = parse(&line)?;
         if let Some(object) = value.as_object_mut() {
@@ -31,7 +42,7 @@ pub fn status(control: &Path, json: bool) -> Result<u8, Failure> {
         return Ok(exit::OK);
     }
     let status: Status = parse(&line)?;
-    print(&table(&status));
+    print(&if form == Form::Metrics { metrics(&status) } else { table(&status) });
     Ok(exit::OK)
 }
 

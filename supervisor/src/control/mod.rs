@@ -1,10 +1,12 @@
 //! The control socket: one JSON object per line each way, documented in docs/control.md.
 
 pub mod client;
+mod metrics;
 pub mod server;
 mod status;
 mod text;
 
+pub use metrics::metrics;
 pub use status::{FailureStatus, GenerationStatus, ListenerStatus, Status, SupervisorStatus, UpgradeStatus};
 pub use text::{sentence, span, table};
 

@@ -23,7 +23,7 @@ pub struct Canonical {
 
 impl Core {
     /// Another lifecycle that does the same from now on at the same events, where generations, role messages and
-    /// requests are called by their new names: no number, moment or text is left in it that only tells of the past, and the jitter
+    /// requests are called by their new names, except that it knows of no dead (they decide nothing): no number, moment or text is left in it that only tells of the past, and the jitter
     /// begins anew. So the endlessly many states of a long life become finitely many.
     #[must_use]
     pub fn canonical(&self, now: Time) -> Canonical {
@@ -186,6 +186,7 @@ impl Core {
         self.last_failure = None;
         self.gone = Stats::default();
         self.left = None;
+        self.mourned.clear();
         match &mut self.phase {
             Phase::Down { respawn, .. } => respawn.failed = respawn.failed.min(LAST_RESORT),
             // For the next supervisor alone.
@@ -195,6 +196,10 @@ impl Core {
         for child in self.children.values_mut() {
             child.pid = child.pid.map(|_| 0);
             child.stats = Stats::default();
+            child.heir_of.clear();
+            if let Some(about) = &mut child.about {
+                about.idle_timeout = None;
+            }
             child.unhealthy = child.unhealthy.as_ref().map(|_| String::new());
             match &mut child.channel {
                 Channel::Lost { error, .. } => error.clear(),

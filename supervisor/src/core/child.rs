@@ -128,6 +128,7 @@ impl Core {
                 program: hello.program,
                 version: hello.version,
                 drain_timeout: hello.drain_timeout_ms.map(Duration::from_millis),
+                idle_timeout: hello.idle_timeout_ms.map(Duration::from_millis),
             });
             child.takes_over = takes_over;
         }
@@ -140,6 +141,7 @@ impl Core {
             protocol,
             gro: self.gro,
             older_live,
+            ledger: hello.ledger,
             links,
             takes_over,
             flush,

@@ -21,6 +21,7 @@ impl Core {
     pub(super) fn exited(&mut self, now: Time, generation: Generation, status: ExitStatus, out: &mut Vec<Action>) {
         let candidate = self.candidate() == Some(generation);
         let Some(child) = self.children.remove(&generation) else { return };
+        self.mourn(now, generation, &child, status, out);
         self.absorb(generation, &child.stats, out);
         let held = match child.state {
             State::Starting { .. } | State::Ready => {
@@ -198,6 +199,7 @@ impl Core {
     /// Nothing lives, so nothing is lost by new keys and numbers from 1 on.
     fn rekey(&mut self, out: &mut Vec<Action>) {
         self.retire_held(out);
+        self.forget_all_mourned(out);
         self.steering = None;
         self.steer_again = None;
         self.next = 1;

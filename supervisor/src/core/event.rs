@@ -220,6 +220,8 @@ pub enum Action {
         gro: bool,
         /// `adopt.older_live`.
         older_live: bool,
+        /// It keeps a ledger: give it one.
+        ledger: bool,
         /// Peer it with these older generations: right after its sockets, it and each of them get one end of a connected
         /// pair. One that can't be told any more has no link.
         links: Vec<Generation>,
@@ -229,12 +231,24 @@ pub enum Action {
         /// Empty those members' queues first (the outage was longer than 3 s).
         flush: bool,
     },
-    /// Send a message that needs no descriptors.
+    /// Send a message that has no descriptors beside it.
     Send {
         /// To whom.
         generation: Generation,
         /// What.
         message: ToChild,
+    },
+    /// Send `heir` with the reset keys and ledgers of these dead generations.
+    Heir {
+        /// To whom.
+        generation: Generation,
+        /// Those that it has not been told of.
+        dead: Vec<Generation>,
+    },
+    /// The clients of this dead generation have given up: its ledger is of no more use.
+    Forget {
+        /// Which.
+        generation: Generation,
     },
     /// Set UDP_GRO on every member; when turning it off, read it back as off before the next action.
     Gro {

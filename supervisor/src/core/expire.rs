@@ -22,7 +22,7 @@ impl Core {
             | Phase::Leaving { .. } => {}
         }
         let children = self.children.values().filter_map(Child::deadline);
-        children.chain(self.upgrade_deadline()).chain(self.steer_again).min()
+        children.chain(self.upgrade_deadline()).chain(self.steer_again).chain(self.forget_deadline()).min()
     }
 
     /// Handles all that is due, and goes on with all that waited for something that has happened.
@@ -42,6 +42,8 @@ impl Core {
             self.respawn(now, out);
             self.begin_probes(out);
             self.settle_gro(out);
+            self.forget_mourned(now, out);
+            self.settle_heirs(out);
             self.settle_audience(out);
             self.finish(out);
             if self.next_deadline().is_none_or(|deadline| deadline > now) {

@@ -4,6 +4,7 @@ use super::event::ExitStatus;
 use super::time::Time;
 use protocol::message::{Generation, Stats};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long after SIGTERM, a deadline or `failed` the process group gets SIGKILL.
@@ -39,6 +40,8 @@ pub(super) struct Child {
     pub(super) unhealthy: Option<String>,
     /// The dead generation whose members it was offered.
     pub(super) takes_over: Option<Generation>,
+    /// The dead generations that it was told to answer for.
+    pub(super) heir_of: BTreeSet<Generation>,
 }
 
 impl Child {
@@ -55,6 +58,7 @@ impl Child {
             stats_due: None,
             unhealthy: None,
             takes_over: None,
+            heir_of: BTreeSet::new(),
         }
     }
 
@@ -79,13 +83,17 @@ impl Child {
         }
     }
 
-    /// Whether it serves, and can be told to peer with another one.
-    pub(super) fn can_be_peered(&self) -> bool {
-        let reachable = match self.channel {
+    /// Whether messages reach it.
+    pub(super) fn can_be_told(&self) -> bool {
+        match self.channel {
             Channel::Open | Channel::Garbled => true,
             Channel::Lost { .. } => false,
-        };
-        reachable && self.serves() && !self.is_ending()
+        }
+    }
+
+    /// Whether it serves, and can be told to peer with another one.
+    pub(super) fn can_be_peered(&self) -> bool {
+        self.can_be_told() && self.serves() && !self.is_ending()
     }
 
     /// Whether it is being ended.
@@ -253,6 +261,8 @@ pub(super) struct About {
     pub(super) program: String,
     pub(super) version: String,
     pub(super) drain_timeout: Option<Duration>,
+    /// How long its clients go on when they hear nothing any more.
+    pub(super) idle_timeout: Option<Duration>,
 }
 
 /// A role that a child was given and has not acknowledged.

@@ -17,6 +17,7 @@ pub mod event;
 mod expire;
 mod generation;
 mod handoff;
+mod heirs;
 mod orders;
 mod resume;
 pub mod snapshot;
@@ -63,6 +64,8 @@ pub struct Core {
     /// `Note::Serving` has been given.
     announced: bool,
     last_failure: Option<FailureView>,
+    /// Those whose process has been reaped, until their clients have given up.
+    mourned: BTreeMap<Generation, Time>,
     /// Who was told the counters of the others, and is told when they change.
     audience: Audience,
     /// The counters of those that have gone, added up.
@@ -88,6 +91,7 @@ impl Core {
             steer_again: None,
             announced: false,
             last_failure: None,
+            mourned: BTreeMap::new(),
             audience: Audience::default(),
             gone: Stats::default(),
             left: None,

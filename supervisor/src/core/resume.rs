@@ -57,7 +57,15 @@ impl Core {
     /// youngest standby becomes it), the others drain, and those that were not ready are ended. To be followed by
     /// [`super::Event::Resume`].
     #[must_use]
-    pub fn degraded(settings: Settings, seed: u64, now: Time, next: u32, gro: bool, survivors: &[Survivor]) -> Self {
+    pub fn degraded(
+        settings: Settings,
+        seed: u64,
+        now: Time,
+        next: u32,
+        gro: bool,
+        survivors: &[Survivor],
+        gone: &[Generation],
+    ) -> Self {
         let youngest = |part| {
             let of = survivors.iter().filter(|survivor| survivor.part == part);
             of.map(|survivor| survivor.generation).max()
@@ -87,7 +95,10 @@ impl Core {
             (None, None) if core.children.is_empty() => Phase::Idle,
             (None, None) => Phase::Down { holder: Holder::Nobody, respawn },
         };
-        let highest = survivors.iter().map(|survivor| survivor.generation.0).max().unwrap_or(0);
+        let dead: Vec<_> = gone.iter().filter(|gone| !core.children.contains_key(gone)).copied().collect();
+        core.mourn_unknown(now, &dead);
+        let numbers = survivors.iter().map(|survivor| survivor.generation.0).chain(gone.iter().map(|gone| gone.0));
+        let highest = numbers.max().unwrap_or(0);
         core.next = next.max(highest.saturating_add(1));
         core
     }
@@ -296,6 +307,7 @@ impl Core {
         let alone = self.children.len() == 1;
         let Some(child) = self.children.get_mut(&generation) else { return };
         child.stats_due = child.stats_due.map(|_| now.after(STATS_TIMEOUT));
+        child.heir_of.clear();
         match &child.channel {
             // It can't be told, and what had to be done by a signal has been.
             Channel::Lost { .. } => return,
@@ -358,7 +370,9 @@ impl Core {
             // Without this there is nothing to go on with.
             Phase::Ended => self.left.is_some(),
         };
-        phase && self.children.keys().all(|generation| generation.0 < self.next)
+        // To answer for one that lives would be to end its connections.
+        let dead = self.mourned.keys().all(|gone| !self.children.contains_key(gone) && gone.0 < self.next);
+        phase && dead && self.children.keys().all(|generation| generation.0 < self.next)
     }
 
     /// Forgets who waits, but not what for.

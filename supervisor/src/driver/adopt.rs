@@ -19,8 +19,8 @@ pub(super) struct Part<'a> {
 /// Splits so that no message has more than [`MAX_FDS`] descriptors or [`MAX_MESSAGE`] bytes. A listener, which has at
 /// most [`MAX_FDS`] members, stays whole.
 ///
-/// `head` is what all messages have in common, and `secrets` (the keys, and one memfd per name in `head.kept`) go
-/// beside the first.
+/// `head` is what all messages have in common, and `secrets` (the keys, one memfd per name in `head.kept`, the ledger if
+/// `head.ledger`) go beside the first.
 pub(super) fn split<'a>(head: Adopt, secrets: Vec<BorrowedFd<'a>>, listeners: Vec<Handed<'a>>) -> Vec<Part<'a>> {
     let rest = Adopt { kept: Vec::new(), sockets: Vec::new(), more: true, ..head.clone() };
     // With `more` written out, so that the last message, which goes without, is no longer.
@@ -79,6 +79,7 @@ mod tests {
             gro: false,
             drain: DrainSettings { timeout_ms: 600_000, spread_ms: None },
             older_live: true,
+            ledger: false,
             links: 15,
             more: false,
         }

@@ -11,6 +11,7 @@ mod environment;
 mod guard;
 mod kept;
 mod leave;
+mod ledgers;
 mod lineage;
 mod link;
 mod log;
@@ -43,6 +44,7 @@ use commands::Background;
 use guard::Guard;
 use kept::Kept;
 use leave::Leave;
+use ledgers::Ledgers;
 use link::Heard;
 use log::Log;
 use notify::Notify;
@@ -87,6 +89,7 @@ struct Driver {
     table: Table,
     boot: BootId,
     kept: Kept,
+    ledgers: Ledgers,
     notify: Notify,
     beats: Beats,
     store: Store,

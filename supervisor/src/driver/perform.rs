@@ -42,10 +42,10 @@ impl Driver {
                 };
                 self.events.push_back(event);
             }
-            Action::Adopt { generation, wanted, protocol, gro, older_live, links, takes_over, flush } => {
+            Action::Adopt { generation, wanted, protocol, gro, older_live, links, ledger, takes_over, flush } => {
                 let links = overlap::pairs(&links);
                 let head = self.adopt_head(generation, protocol, gro, older_live);
-                let head = Adopt { links: overlap::count(&links), ..head };
+                let head = Adopt { links: overlap::count(&links), ledger, ..head };
                 let event = match self.adopt(head, &wanted, takes_over, flush) {
                     Ok(()) => {
                         self.link(generation, links);
@@ -57,6 +57,8 @@ impl Driver {
                 self.events.push_back(event);
             }
             Action::Send { generation, message } => self.send(generation, message),
+            Action::Heir { generation, dead } => self.heir(generation, dead),
+            Action::Forget { generation } => self.ledgers.forget(generation),
             Action::Gro { on } => self.gro(on),
             Action::Steer(steering) => self.steer(&steering),
             Action::Kill { generation, how } => {
@@ -161,6 +163,7 @@ impl Driver {
             gro,
             drain: DrainSettings { timeout_ms, spread_ms: None },
             older_live,
+            ledger: false,
             links: 0,
             more: false,
         }
@@ -168,7 +171,7 @@ impl Driver {
 
     fn adopt(
         &mut self,
-        head: Adopt,
+        mut head: Adopt,
         wanted: &[Wanted],
         takes_over: Option<Generation>,
         flush: bool,
@@ -184,9 +187,15 @@ impl Driver {
         for warning in granted.warnings {
             tracing::warn!("generation {generation}: {warning}");
         }
+        if head.ledger {
+            // Without it the child serves just as well; its clients would hear of its death later.
+            let made = self.ledgers.create(generation, self.table.shares(generation));
+            head.ledger =
+                made.inspect_err(|error| tracing::warn!("generation {generation} has no ledger: {error}")).is_ok();
+        }
         // Before the child has them: else it could have sockets that the next supervisor does not know of.
         self.persist();
-        let secrets = secrets.iter().map(AsFd::as_fd).collect();
+        let secrets = secrets.iter().map(AsFd::as_fd).chain(self.ledgers.file(generation)).collect();
         for part in adopt::split(Adopt { kept, ..head }, secrets, self.table.handed(generation)) {
             self.children.send(generation, ToChild::Adopt(part.adopt), &part.fds).map_err(NotAdopted::Lost)?;
         }
@@ -203,24 +212,27 @@ impl Driver {
     }
 
     fn send(&mut self, generation: Generation, message: ToChild) {
-        let fds = match self.beside(&message) {
-            Ok(fds) => fds,
-            Err(error) => return tracing::warn!("generation {generation} can't be told: {error}"),
-        };
-        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = self.children.send(generation, overlap::fitting(message), &fds) {
+        if let Err(error) = self.children.send(generation, overlap::fitting(message), &[]) {
             self.lose(generation, error);
         }
     }
 
-    /// The descriptors that go beside a message of the core, which knows of none.
-    fn beside(&self, message: &ToChild) -> io::Result<Vec<OwnedFd>> {
-        let ToChild::Heir { generations } = message else { return Ok(Vec::new()) };
-        let key = |generation: &Generation| {
-            let key = self.config.secret.reset_key(&self.boot, *generation);
+    /// Hands over the keys and ledgers of dead generations.
+    fn heir(&mut self, generation: Generation, dead: Vec<Generation>) {
+        let key = |dead: &Generation| {
+            let key = self.config.secret.reset_key(&self.boot, *dead);
             sealed_memfd("moq-supervise-reset", key.as_bytes())
         };
-        generations.iter().map(key).collect()
+        let keys: Vec<OwnedFd> = match dead.iter().map(key).collect() {
+            Ok(keys) => keys,
+            Err(error) => return tracing::warn!("generation {generation} can't be made the heir of {dead:?}: {error}"),
+        };
+        let (ledgers, files): (Vec<_>, Vec<_>) =
+            self.ledgers.left_by(&dead, &self.table.shares(generation)).into_iter().unzip();
+        let fds: Vec<BorrowedFd<'_>> = keys.iter().map(AsFd::as_fd).chain(files).collect();
+        if let Err(error) = self.children.send(generation, ToChild::Heir { generations: dead, ledgers }, &fds) {
+            self.lose(generation, error);
+        }
     }
 
     fn note(&mut self, note: Note) {

@@ -4,6 +4,7 @@ use super::Driver;
 use super::children::Children;
 use super::guard::Guard;
 use super::kept::Kept;
+use super::ledgers::Ledgers;
 use crate::core::Survivor;
 use crate::sockets::Table;
 use crate::state::{ControlEntry, Document, Ending, FORMAT, GenerationEntry, Slots, TriggerEntry, names};
@@ -78,8 +79,8 @@ impl Driver {
     /// at no moment the document names something that is not there.
     pub(super) fn persist(&mut self) {
         let document = self.document();
-        let Self { table, children, kept, guard, book, store, notify, .. } = self;
-        let sources = Sources { table, children, kept, guard: guard.as_ref() };
+        let Self { table, children, kept, ledgers, guard, book, store, notify, .. } = self;
+        let sources = Sources { table, children, kept, ledgers, guard: guard.as_ref() };
         store.add(notify, &sources.named(book));
         book.write(&document);
         store.prune(notify, &sources.named(book));
@@ -87,8 +88,8 @@ impl Driver {
 
     /// Everything that another process needs, by name.
     pub(super) fn named(&self) -> Vec<(String, BorrowedFd<'_>)> {
-        let Self { table, children, kept, guard, .. } = self;
-        Sources { table, children, kept, guard: guard.as_ref() }.named(&self.book)
+        let Self { table, children, kept, ledgers, guard, .. } = self;
+        Sources { table, children, kept, ledgers, guard: guard.as_ref() }.named(&self.book)
     }
 
     /// Writes down also what goes along over execve alone.
@@ -116,6 +117,8 @@ impl Driver {
             generations: self.core.survivors().iter().map(entry).collect(),
             sockets: self.table.save().0,
             kept: self.kept.entries(),
+            mourned: self.core.mourned(),
+            ledgers: self.ledgers.entries(),
             guard: self.guard.as_ref().and_then(Guard::entry),
             control: None,
             triggers: Vec::new(),
@@ -129,6 +132,7 @@ struct Sources<'a> {
     table: &'a Table,
     children: &'a Children,
     kept: &'a Kept,
+    ledgers: &'a Ledgers,
     guard: Option<&'a Guard>,
 }
 
@@ -137,6 +141,7 @@ impl<'a> Sources<'a> {
         let mut fds = self.table.save().1;
         fds.extend(self.children.fds());
         fds.extend(self.kept.fds());
+        fds.extend(self.ledgers.fds());
         fds.extend(self.guard.map(|guard| (names::GUARD.to_owned(), guard.as_fd())));
         fds.extend(book.fds());
         fds

@@ -6,6 +6,7 @@ use super::children::Children;
 use super::guard::Guard;
 use super::kept::Kept;
 use super::leave::Leave;
+use super::ledgers::Ledgers;
 use super::link::Link;
 use super::log::Log;
 use super::notify::Notify;
@@ -117,6 +118,7 @@ impl Driver {
             table: Table::new(Cipher::new(&config.secret.cid_key(&boot))),
             boot,
             kept: Kept::default(),
+            ledgers: Ledgers::default(),
             notify: Notify::new(manager.as_deref()).map_err(failed("NOTIFY_SOCKET can't be used"))?,
             beats: Beats::new(|name| std::env::var_os(name)),
             store: Store::default(),
@@ -179,6 +181,7 @@ impl Driver {
         self.table = restored.table;
         self.boot = restored.boot;
         self.kept = Kept::restored(restored.kept);
+        self.ledgers = Ledgers::restored(restored.ledgers);
         self.book = Book::restored(restored.slots, restored.secret_file);
         let guard = restored.guard;
         self.guard = guard.and_then(|(channel, process)| Guard::restored(channel, process, &self.reaper));

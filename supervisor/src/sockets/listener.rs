@@ -5,6 +5,7 @@ use super::request::{Address, Request};
 use super::runs::Run;
 use super::unix::UnixSocket;
 use protocol::message::Kind;
+use serde::{Deserialize, Serialize};
 
 /// Names a listener while it lives; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,17 @@ pub(super) enum Share {
     Members { first: usize, runs: Vec<Run> },
     /// All of it; the permissions that are wanted, where it has any.
     Whole { mode: Option<u32> },
+}
+
+/// The members that one generation has of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberShare {
+    /// Names the listener; never used for another.
+    pub listener: u64,
+    /// The number of its first member there; the others follow.
+    pub first: u16,
+    /// How many.
+    pub members: u16,
 }
 
 /// How a request will be met.
@@ -113,6 +125,20 @@ impl Holding {
         match &self.share {
             Share::Members { runs, .. } if self.listener == listener => runs,
             Share::Members { .. } | Share::Whole { .. } => &[],
+        }
+    }
+}
+
+impl Holding {
+    /// Its members, if it has any.
+    pub(super) fn share(&self) -> Option<MemberShare> {
+        match &self.share {
+            Share::Members { first, runs } => Some(MemberShare {
+                listener: self.listener.get(),
+                first: u16::try_from(*first).ok()?,
+                members: u16::try_from(runs.iter().map(|run| run.len).sum::<usize>()).ok()?,
+            }),
+            Share::Whole { .. } => None,
         }
     }
 }

@@ -24,6 +24,7 @@ mod unix;
 
 pub use error::{GrantError, GroError, SteerError, Warning};
 pub use holder::Holder;
+pub use listener::MemberShare;
 pub use nic::{Merging, merging_interfaces};
 pub use request::RequestError;
 pub use saved::Stranded;

@@ -3,7 +3,7 @@
 use super::bind;
 use super::error::{GrantError, GroError, Warning};
 use super::group::{Appended, Group};
-use super::listener::{Fresh, Holding, Listener, ListenerId, Listening, Plan, Share};
+use super::listener::{Fresh, Holding, Listener, ListenerId, Listening, MemberShare, Plan, Share};
 use super::request::{Address, Request, What};
 use super::runs::{Run, place, take_over};
 use super::unix::UnixSocket;
@@ -123,6 +123,13 @@ impl Table {
     pub fn handed(&self, generation: Generation) -> Vec<Handed<'_>> {
         let holdings = self.holdings.get(&generation).map(Vec::as_slice).unwrap_or_default();
         holdings.iter().filter_map(|holding| self.hand(holding)).collect()
+    }
+
+    /// Which members of which listeners this generation has; empty for one that has nothing.
+    #[must_use]
+    pub fn shares(&self, generation: Generation) -> Vec<MemberShare> {
+        let holdings = self.holdings.get(&generation).map(Vec::as_slice).unwrap_or_default();
+        holdings.iter().filter_map(Holding::share).collect()
     }
 
     /// Frees what this generation holds, and closes the listeners that nobody else does. The file of a unix socket goes

@@ -2,13 +2,14 @@
 //! added, those that are not known are ignored, and a word that is not known means the most careful thing.
 
 use crate::core::Part;
+use crate::sockets::MemberShare;
 use protocol::message::{Generation, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Names the form of [`Document::exact`]. To be raised with every change to what the core is serialized to or to what its
 /// states mean, also when the old form would still parse.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The whole document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,10 @@ pub struct Document {
     pub sockets: SocketsEntry,
     /// The secrets that children asked to keep: by their name, the name of the descriptor.
     pub kept: BTreeMap<String, String>,
+    /// The dead whose clients may live on.
+    pub mourned: Vec<Generation>,
+    /// The ledgers of the live and of the dead.
+    pub ledgers: Vec<LedgerEntry>,
     /// The process that sees to what is left when no supervisor goes on.
     pub guard: Option<ProcessEntry>,
     /// Who waits at the control socket; over execve alone.
@@ -62,6 +67,18 @@ pub struct GenerationEntry {
     /// Its process, once there is one.
     #[serde(default)]
     pub process: Option<ProcessEntry>,
+}
+
+/// One ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerEntry {
+    /// Whose.
+    pub generation: Generation,
+    /// The name of its descriptor.
+    pub file: String,
+    /// Where its clients have to be told from.
+    #[serde(default)]
+    pub shares: Vec<MemberShare>,
 }
 
 /// One process, so that it can be told from a later one with the same number.

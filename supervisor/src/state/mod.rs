@@ -9,9 +9,9 @@ mod restore;
 mod slots;
 
 pub use document::{
-    ControlEntry, Document, Ending, FORMAT, FileEntry, GenerationEntry, HoldingEntry, KindEntry, ListenerEntry,
-    ProcessEntry, RunEntry, SocketsEntry, TriggerEntry,
+    ControlEntry, Document, Ending, FORMAT, FileEntry, GenerationEntry, HoldingEntry, KindEntry, LedgerEntry,
+    ListenerEntry, ProcessEntry, RunEntry, SocketsEntry, TriggerEntry,
 };
 pub use inherited::{Inherited, VARIABLES, variables};
-pub use restore::{Found, KeptFile, Restored, Start, Unusable, read, restore};
+pub use restore::{Found, KeptFile, LedgerFile, Restored, Start, Unusable, read, restore};
 pub use slots::{BadSlot, Content, MAX_CONTENT, Slots, Unreadable, WriteError};

@@ -36,6 +36,12 @@ pub fn process(generation: Generation) -> String {
     format!("process.{generation}")
 }
 
+/// A generation's ledger.
+#[must_use]
+pub fn ledger(generation: Generation) -> String {
+    format!("ledger.{generation}")
+}
+
 /// A secret that a child asked to keep; a new number for each, so that no name ever means two files.
 #[must_use]
 pub fn kept(number: u64) -> String {
@@ -57,7 +63,7 @@ pub fn offered(number: usize) -> String {
 /// Whether it is one of the above but the last, so that it can't come from a `.socket` unit unless its operator chose to confuse us.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
-    let numbered = ["socket.", "channel.", "process.", "kept.", "client."];
+    let numbered = ["socket.", "channel.", "process.", "ledger.", "kept.", "client."];
     [STATE, SECRET, GUARD, CONTROL, LOCK, PROBE].contains(&name)
         || numbered.iter().any(|prefix| name.starts_with(prefix))
 }

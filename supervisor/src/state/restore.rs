@@ -1,11 +1,13 @@
 //! From descriptors and document to something that can go on: the one way in, however they came.
 
-use super::document::{ControlEntry, Document, Ending, FORMAT, GenerationEntry, ProcessEntry, TriggerEntry};
+use super::document::{
+    ControlEntry, Document, Ending, FORMAT, GenerationEntry, LedgerEntry, ProcessEntry, TriggerEntry,
+};
 use super::inherited::Inherited;
 use super::names;
 use super::slots::{Slots, Unreadable};
 use crate::core::{Core, Settings, Survivor, Time};
-use crate::sockets::Table;
+use crate::sockets::{MemberShare, Table};
 use crate::sys::pidfd::Pidfd;
 use protocol::channel::{Channel, MemfdError, read_memfd};
 use protocol::cid::Cipher;
@@ -30,6 +32,8 @@ pub struct Restored {
     pub table: Table,
     /// The secrets of children.
     pub kept: Vec<KeptFile>,
+    /// The ledgers of the live and of the dead.
+    pub ledgers: Vec<LedgerFile>,
     /// The generations.
     pub generations: Vec<Found>,
     /// Begin with an upgrade.
@@ -53,6 +57,17 @@ pub struct KeptFile {
     pub name: String,
     /// The number in the descriptor's name.
     pub number: u64,
+    /// The memfd that it is in.
+    pub file: OwnedFd,
+}
+
+/// One ledger.
+#[derive(Debug)]
+pub struct LedgerFile {
+    /// Whose.
+    pub generation: Generation,
+    /// Where its clients have to be told from.
+    pub shares: Vec<MemberShare>,
     /// The memfd that it is in.
     pub file: OwnedFd,
 }
@@ -144,7 +159,7 @@ pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -
             Survivor { generation: entry.generation, pid, part: entry.part }
         };
         let survivors: Vec<Survivor> = document.generations.iter().map(survivor).collect();
-        Core::degraded(settings.clone(), seed, now, document.next, document.sockets.gro, &survivors)
+        Core::degraded(settings.clone(), seed, now, document.next, document.sockets.gro, &survivors, &document.mourned)
     });
     let boot = boot(&document).unwrap_or_else(|_| BootId::from_bytes([0; 16]));
     let cipher = Cipher::new(&secret.cid_key(&boot));
@@ -166,6 +181,20 @@ pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -
             }
         })
         .collect();
+    let mourned_ones = core.mourned();
+    let mourned = document
+        .ledgers
+        .iter()
+        .filter(|entry| mourned_ones.contains(&entry.generation) || known.contains(&entry.generation));
+    let ledgers = mourned
+        .filter_map(|LedgerEntry { generation, file, shares }| {
+            let Some(file) = fds.one(file) else {
+                lines.push(format!("the ledger of generation {generation} is lost: its clients hear late of its end"));
+                return None;
+            };
+            Some(LedgerFile { generation: *generation, shares: shares.clone(), file })
+        })
+        .collect();
     Start::Warm(Box::new(Restored {
         slots,
         secret,
@@ -175,6 +204,7 @@ pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -
         core,
         table,
         kept,
+        ledgers,
         generations,
         guard: fds.one(names::GUARD).zip(document.guard),
         control: document.control,

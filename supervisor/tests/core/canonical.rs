@@ -76,6 +76,8 @@ fn live_twice(seed: u64) {
             break;
         }
     }
+    // Who answers for those that are dead by then is the one thing that is left out; it decides nothing.
+    world.forget_the_dead();
     let names = world.core.canonical(world.now).generations;
     let mut twin = world.canonical();
     let mut names: BTreeMap<_, _> =

@@ -42,6 +42,8 @@ pub(crate) fn hello() -> Hello {
             mode: None,
         }],
         drain_timeout_ms: None,
+        idle_timeout_ms: None,
+        ledger: true,
     }
 }
 
@@ -150,10 +152,18 @@ impl Life {
         self.and_feed(Event::Tick);
     }
 
-    /// Goes to the next deadline.
+    /// Goes to the next deadline at which more happens than that somebody is forgotten.
     pub(crate) fn pass_to_deadline(&mut self) {
+        let forgets = |action: &Action| matches!(action, Action::Forget { .. } | Action::Note(Note::Changed));
         self.out.clear();
-        self.pass_to(self.core.next_deadline().expect("something is due"));
+        loop {
+            let done = self.out.len();
+            self.pass_to(self.core.next_deadline().expect("something is due"));
+            let new = &self.out[done..];
+            if new.is_empty() || !new.iter().all(forgets) {
+                return;
+            }
+        }
     }
 
     pub(crate) fn spawned(&mut self, generation: u32) {
@@ -240,7 +250,20 @@ impl Life {
         })
     }
 
-    /// The orders in `out` in short, without notes.
+    /// The orders in `out` that concern the dead, in short.
+    pub(crate) fn heirs(&self) -> Vec<String> {
+        let brief = |action: &Action| match action {
+            Action::Heir { generation, dead } => {
+                let dead = dead.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+                Some(format!("heir {generation} of {dead}"))
+            }
+            Action::Forget { generation } => Some(format!("forget {generation}")),
+            _ => None,
+        };
+        self.out.iter().filter_map(brief).collect()
+    }
+
+    /// The other orders in `out` in short, without notes.
     pub(crate) fn orders(&self) -> Vec<String> {
         self.out.iter().filter(|action| spoken(action).is_none()).filter_map(brief).collect()
     }
@@ -310,7 +333,7 @@ fn brief(action: &Action) -> Option<String> {
         Action::StopProbe => "stop probe".to_owned(),
         Action::Reply { to, .. } => format!("answer {}", to.0),
         Action::Exit { status } => format!("exit {status}"),
-        Action::Note(_) => return None,
+        Action::Note(_) | Action::Heir { .. } | Action::Forget { .. } => return None,
     })
 }
 

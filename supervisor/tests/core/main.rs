@@ -11,6 +11,7 @@
 mod canonical;
 mod crash;
 mod failure;
+mod heirs;
 mod life;
 mod matrix;
 mod model;

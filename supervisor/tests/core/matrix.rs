@@ -73,6 +73,7 @@ fn facts(generation: u32) -> Vec<(&'static str, Event)> {
 /// One line: the orders, and whether something is said about it.
 fn cell(life: &Life) -> String {
     let mut words = life.orders();
+    words.extend(life.heirs());
     for action in &life.out {
         match action {
             Action::Note(Note::Warn(_)) => words.push("warn".to_owned()),

@@ -318,7 +318,7 @@ fn of_a_state_that_is_not_understood_the_active_one_stays_and_the_others_drain()
     let parts = [Part::Draining, Part::Standby, Part::Active, Part::Starting, Part::Ending];
     let survivors: Vec<_> = (3..).zip(parts).map(|(generation, part)| survivor(generation, part)).collect();
     let now = Time::since_epoch(secs(5));
-    let mut core = Core::degraded(settings(), 1, now, 2, true, &survivors);
+    let mut core = Core::degraded(settings(), 1, now, 2, true, &survivors, &[]);
     let out = feed(&mut core, now, Event::Resume { upgrade: false });
     assert_eq!(roles(&out), [(3, "drain"), (4, "drain"), (5, "activate")]);
     assert_eq!(killed(&out), [(6, Kill::Term), (7, Kill::Term)]);
@@ -332,15 +332,15 @@ fn without_an_active_one_the_youngest_standby_takes_over_else_a_respawn() {
     let now = Time::since_epoch(secs(5));
     let survivor = |generation, part| Survivor { generation: Generation(generation), pid: Some(1), part };
     let mut core =
-        Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Standby), survivor(2, Part::Standby)]);
+        Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Standby), survivor(2, Part::Standby)], &[]);
     assert_eq!(roles(&feed(&mut core, now, Event::Resume { upgrade: false })), [(1, "drain"), (2, "activate")]);
 
     let dead = Survivor { generation: Generation(2), pid: None, part: Part::Dead };
-    let mut core = Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Draining), dead]);
+    let mut core = Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Draining), dead], &[]);
     let out = feed(&mut core, now, Event::Resume { upgrade: false });
     assert_eq!(spawned(&out), Some(9));
 
-    let mut core = Core::degraded(settings(), 1, now, 9, true, &[]);
+    let mut core = Core::degraded(settings(), 1, now, 9, true, &[], &[]);
     let out = feed(&mut core, now, Event::Resume { upgrade: false });
     assert_eq!(spawned(&out), Some(9), "as a first one");
 }

@@ -18,7 +18,7 @@ fn no_walk_leads_to_a_violation() {
 }
 
 /// What a walk has to have come by, so that it says something.
-const SIGHTS: [&str; 15] = [
+const SIGHTS: [&str; 17] = [
     "commit",
     "rollback",
     "failure",
@@ -33,6 +33,8 @@ const SIGHTS: [&str; 15] = [
     "takeover",
     "flush",
     "alone",
+    "heir",
+    "forget",
     "exit",
 ];
 
@@ -109,6 +111,8 @@ fn sight(action: &Action) -> Option<&'static str> {
         Action::Kill { how: Kill::Group, .. } => "kill",
         Action::Adopt { flush: true, .. } => "flush",
         Action::Adopt { takes_over: Some(_), .. } => "takeover",
+        Action::Heir { .. } => "heir",
+        Action::Forget { .. } => "forget",
         Action::Exit { .. } => "exit",
         _ => return None,
     })

@@ -256,6 +256,18 @@ impl World {
         moves
     }
 
+    /// As if the clients of all that have ended had given up.
+    pub(crate) fn forget_the_dead(&mut self) {
+        let mut core = serde_json::to_value(&self.core).unwrap();
+        core["mourned"] = serde_json::json!({});
+        for child in core["children"].as_object_mut().unwrap().values_mut() {
+            child["heir_of"] = serde_json::json!([]);
+        }
+        self.core = serde_json::from_value(core).unwrap();
+        self.watch.gone.clear();
+        self.watch.processes.values_mut().for_each(|process| process.heir_of.clear());
+    }
+
     fn running(&self) -> impl Iterator<Item = (&Generation, &Process)> {
         self.watch.processes.iter().filter(|(_, process)| process.running)
     }

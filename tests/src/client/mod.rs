@@ -4,6 +4,7 @@ pub mod crowd;
 pub mod echo;
 pub mod flow;
 pub mod handshake;
+pub mod line;
 pub mod media;
 pub mod native;
 pub mod scrape;

@@ -15,11 +15,12 @@ pub(super) struct Holdings {
     /// The sockets of the group, each by a number that it keeps for life. They only grow, with the most relays that were
     /// ever alive at once.
     sockets: BTreeSet<String>,
-    /// Other descriptors of the supervisor.
+    /// Other descriptors of the supervisor, but for ledgers: those of relays that were killed a moment ago are kept for
+    /// their clients.
     descriptors: usize,
     threads: usize,
     memory_kib: u64,
-    /// What the service manager keeps besides the sockets.
+    /// What the service manager keeps besides the sockets and ledgers.
     stored: usize,
     /// Processes of the unit.
     processes: usize,
@@ -49,11 +50,13 @@ impl Holdings {
         let is_udp = |target: &&String| inode(target).is_some_and(|inode: u64| udp.contains(&inode));
         let all = procfs::descriptors(supervisor)?;
         let stored: usize = service.property("NFileDescriptorStore").await?.parse().context("a number")?;
+        let is_ledger = |target: &&String| target.contains("moq-supervise-ledger");
+        let ledgers = all.values().filter(is_ledger).count();
         Ok(Self {
-            descriptors: all.values().filter(|target| !is_udp(target)).count(),
+            descriptors: all.values().filter(|target| !is_udp(target) && !is_ledger(target)).count(),
             threads: procfs::status_field(supervisor, "Threads")?.parse().context("a number")?,
             memory_kib: procfs::rss_kib(supervisor)?,
-            stored: stored.saturating_sub(sockets.len()),
+            stored: stored.saturating_sub(sockets.len() + ledgers),
             processes: service.sandbox.processes(&service.name)?.len(),
             sockets,
         })

@@ -22,7 +22,10 @@ async fn every_command_arrives_as_sent() {
     supervisor.send(&ToChild::Reload, &[]);
     supervisor.send(&ToChild::Gro { on: true }, &[]);
     let memfd = sealed_memfd("reset", key.as_bytes()).unwrap();
-    supervisor.send(&ToChild::Heir { generations: vec![Generation(2)] }, &[memfd]);
+    let route = Route { first: 0, members: 1, via: 4, via_members: 2 };
+    let ledger = LedgerOf { generation: Generation(2), routes: vec![route] };
+    let heir = ToChild::Heir { generations: vec![Generation(1), Generation(2)], ledgers: vec![ledger] };
+    supervisor.send(&heir, &[memfd.try_clone().unwrap(), memfd, crate::ledger::create(1).unwrap()]);
     supervisor.send(&ToChild::Link { generation: Generation(2) }, &[stream.into()]);
     supervisor
         .send(&ToChild::Counters { speaks: true, generations: vec![stats.clone()], gone: stats.stats.clone() }, &[]);
@@ -37,7 +40,10 @@ async fn every_command_arrives_as_sent() {
     assert!(matches!(next(&mut receiver).await, Some(Command::Reload)));
     assert!(matches!(next(&mut receiver).await, Some(Command::Gro { on: true })));
     let Some(Command::Heir(heirs)) = next(&mut receiver).await else { panic!() };
-    assert_eq!(heirs, [(Generation(2), key)]);
+    let [first, second] = &heirs[..] else { panic!("{heirs:?}") };
+    assert_eq!((first.generation, &first.key, first.ledger.is_none()), (Generation(1), &key, true));
+    assert_eq!((second.generation, &second.key, &second.routes[..]), (Generation(2), &key, &[route][..]));
+    assert!(matches!(second.ledger, Some(Ok(_))));
     let Some(Command::Link { generation: Generation(2), mut stream }) = next(&mut receiver).await else { panic!() };
     std::io::Write::write_all(&mut peer, b"x").unwrap();
     std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
@@ -90,8 +96,9 @@ async fn what_is_not_understood_is_answered_and_not_fatal() {
     raw(br#"{"type":"drain","seq":"one"}"#);
     raw(b"garbage");
     // Without, or with the wrong, descriptors.
-    supervisor.send(&ToChild::Heir { generations: vec![Generation(2)] }, &[]);
-    supervisor.send(&ToChild::Heir { generations: vec![Generation(2)] }, &[sealed_memfd("key", b"short").unwrap()]);
+    let heir = ToChild::Heir { generations: vec![Generation(2)], ledgers: vec![] };
+    supervisor.send(&heir, &[]);
+    supervisor.send(&heir, &[sealed_memfd("key", b"short").unwrap()]);
     supervisor.send(&ToChild::Link { generation: Generation(2) }, &[udp()]);
     supervisor.send(&ToChild::Refused { error: "too late".into() }, &[]);
     // Answering this one could go on for ever.

@@ -36,9 +36,29 @@ fn long(kind: u8, version: u32, dcid: &[u8]) -> Vec<u8> {
     datagram
 }
 
+impl Filter {
+    fn is_foreign(&self, datagram: &[u8]) -> bool {
+        self.whose(datagram) == Whose::Foreign
+    }
+}
+
 const INITIAL: u8 = 0;
 const ZERO_RTT: u8 = 1;
 const HANDSHAKE: u8 = 2;
+
+/// Only an established connection has a client to be told, and only short headers say that it is one.
+#[test]
+fn packets_of_established_connections_of_this_member_are_told_apart() {
+    let datagrams = [
+        short(tag(10, 4), 60, 0),
+        long(HANDSHAKE, 1, &id(tag(10, 4))),
+        short(tag(10, 5), 60, 0),
+        short(tag(139, 4), 60, 0),
+    ];
+    let whose: Vec<_> = datagrams.iter().map(|datagram| filter().whose(datagram)).collect();
+    let own = Whose::Own { counter: 42, id: id(tag(10, 4)) };
+    assert_eq!(whose, [own, Whose::Unknown, Whose::Foreign, Whose::Unknown]);
+}
 
 #[test]
 fn another_member_or_generation_is_foreign_and_ours_is_not() {
@@ -121,7 +141,7 @@ fn sift(segments: &[Vec<u8>]) -> (Vec<Vec<u8>>, u64, u64) {
     let stride = segments.first().map_or(0, Vec::len);
     buffer.extend([0xee; 100]);
     let mut meta = RecvMeta { len: buffer.len() - 100, stride, ..RecvMeta::default() };
-    let (came, foreign) = filter().sift(&mut buffer, &mut meta);
+    let (came, foreign) = filter().sift(&mut buffer, &mut meta, |_, _| {});
     let kept = if meta.len == 0 { &[] } else { &buffer[..meta.len] };
     (kept.chunks(stride.max(1)).map(<[u8]>::to_vec).collect(), came, foreign)
 }
@@ -151,7 +171,7 @@ fn foreign_segments_are_taken_out_of_a_merged_buffer() {
 fn a_buffer_without_a_stride_is_one_datagram() {
     let mut buffer = short(tag(10, 5), 50, 0);
     let mut meta = RecvMeta { len: 50, stride: 0, ..RecvMeta::default() };
-    assert_eq!(filter().sift(&mut buffer, &mut meta), (1, 1));
+    assert_eq!(filter().sift(&mut buffer, &mut meta, |_, _| {}), (1, 1));
     assert_eq!(meta.len, 0);
 }
 

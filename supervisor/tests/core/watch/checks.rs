@@ -62,6 +62,10 @@ impl Watch {
             require(self.standby().is_none(), "nobody is active beside a standby")?;
             return require(moves, "nobody is active and nothing is on the way");
         };
+        let active = self.processes.get(generation);
+        let unknown = active.and_then(|active| self.gone.keys().find(|gone| !active.heir_of.contains(gone)));
+        let told = active.is_some_and(|active| active.unreachable) || unknown.is_none();
+        require(told, "the active one is not heir to all the dead")?;
         let wanted = self.ordered.as_ref();
         let candidate = wanted.filter(|wanted| self.processes.get(&wanted.active).is_some_and(|p| !p.steered));
         let right = wanted.is_some_and(|wanted| wanted.active == *generation) || candidate.is_some();

@@ -31,6 +31,10 @@ pub(crate) enum Told {
 pub(crate) struct Process {
     pub(crate) running: bool,
     pub(crate) greeted: bool,
+    /// The dead whose members it was offered.
+    pub(crate) takes_over: Option<Generation>,
+    /// The dead that it was told to answer for.
+    pub(crate) heir_of: BTreeSet<Generation>,
     /// `Adopt` was ordered and not answered.
     pub(crate) adopting: bool,
     pub(crate) adopted: bool,
@@ -59,6 +63,8 @@ pub(crate) struct Watch {
     pub(crate) processes: BTreeMap<Generation, Process>,
     /// Gone, but not retired.
     pub(crate) held: BTreeSet<Generation>,
+    /// Seen to end after they had sockets, until they are forgotten: when that was.
+    pub(crate) gone: BTreeMap<Generation, Time>,
     /// Requests, and when they are answered at the latest.
     pub(crate) waiting: BTreeMap<RequestId, Time>,
     /// In force, as far as the driver said.
@@ -81,6 +87,8 @@ pub(crate) struct Watch {
     pub(crate) serving: bool,
     pub(crate) exit: Option<u8>,
     last_role: u64,
+    /// The highest number that was used.
+    last: Option<Generation>,
 }
 
 impl Watch {
@@ -90,6 +98,7 @@ impl Watch {
             timed: true,
             processes: BTreeMap::new(),
             held: BTreeSet::new(),
+            gone: BTreeMap::new(),
             waiting: BTreeMap::new(),
             steering: None,
             ordered: None,
@@ -105,6 +114,7 @@ impl Watch {
             serving: false,
             exit: None,
             last_role: 0,
+            last: None,
         }
     }
 
@@ -179,7 +189,12 @@ impl Watch {
             Event::Exited { generation, status } => {
                 let stand_in = self.processes.get(generation).is_some_and(|process| process.told == Told::Undrain);
                 let unasked = *status == ExitStatus::Code(0) && self.is_active(*generation) && !stand_in;
-                self.processes.remove(generation);
+                let had_sockets =
+                    self.processes.remove(generation).is_some_and(|process| process.adopting || process.adopted);
+                // One that has drained to its end has told its clients itself.
+                if had_sockets && *status != ExitStatus::Code(0) {
+                    self.gone.insert(*generation, now);
+                }
                 self.held.insert(*generation);
                 self.ending |= !self.serving || (unasked && self.standby().is_none());
             }
@@ -281,6 +296,8 @@ impl Process {
         Self {
             running: false,
             greeted: false,
+            takes_over: None,
+            heir_of: BTreeSet::new(),
             adopting: false,
             adopted: false,
             ready: false,

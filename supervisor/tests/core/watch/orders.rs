@@ -14,7 +14,7 @@ impl Watch {
             Action::StopCheck { .. } => self.checking = None,
             Action::Rekey => {
                 require(self.processes.is_empty() && self.held.is_empty(), "new keys while something is there")?;
-                (self.steering, self.ordered) = (None, None);
+                (self.steering, self.ordered, self.last) = (None, None, None);
                 self.steers.clear();
             }
             Action::Spawn { generation } => {
@@ -25,8 +25,17 @@ impl Watch {
                 require(!in_flight, "two upgrades in flight")?;
                 let known = self.processes.insert(*generation, Process::new()).is_some();
                 require(!known && !self.held.contains(generation), "a number used twice")?;
+                self.last = self.last.max(Some(*generation));
                 let live = self.processes.values().filter(|process| !process.is_stuck(now)).count();
                 require(live <= self.settings.max_generations, "more than max-generations live")?;
+            }
+            Action::Heir { generation, dead } => self.heir(*generation, dead)?,
+            Action::Forget { generation } => {
+                // A refused one had no sockets; it is forgotten all the same.
+                let gone = self.gone.remove(generation);
+                require(!self.processes.contains_key(generation), "a live one is forgotten")?;
+                let early = gone.is_some_and(|gone| gone.until(now) < Duration::from_secs(10));
+                require(!early || self.gone.len() > 30 || self.processes.is_empty(), "forgotten too early")?;
             }
             Action::Adopt { generation, gro, older_live, links, takes_over, .. } => {
                 let others = self.processes.len() > 1;
@@ -40,7 +49,7 @@ impl Watch {
                 require(links.iter().all(peer) && links.is_sorted(), "linked with one that does not serve")?;
                 let process = self.processes.get_mut(generation).ok_or("adopt for nobody")?;
                 require(process.greeted && !process.adopted && !process.adopting, "adopt out of turn")?;
-                (process.adopting, process.gro) = (true, *gro);
+                (process.adopting, process.gro, process.takes_over) = (true, *gro, *takes_over);
             }
             Action::Send { generation, message } => self.send(now, *generation, message)?,
             Action::Gro { on } => {
@@ -85,6 +94,24 @@ impl Watch {
                 require(self.ending, "ends unasked")?;
                 self.exit = Some(*status);
             }
+        }
+        Ok(())
+    }
+
+    /// Only the dead have heirs: those that get their packets.
+    fn heir(&mut self, generation: Generation, dead: &[Generation]) -> Result<(), String> {
+        for dead in dead {
+            require(!self.processes.contains_key(dead), "heir to a live one")?;
+            require(self.last.is_some_and(|last| *dead <= last), "heir to one that never was")?;
+        }
+        let steered = self.steering.as_ref().is_some_and(|steering| steering.active == generation);
+        let process = self.processes.get_mut(&generation).ok_or("heir that is gone")?;
+        require(process.running && !process.unreachable, "heir that can't be told")?;
+        let in_place = process.takes_over.is_some() && (process.adopted || process.ready);
+        let active = matches!(process.told, Told::Activate | Told::Undrain);
+        require(steered || in_place || active, "heir that gets no packets of the dead")?;
+        for dead in dead {
+            require(process.heir_of.insert(*dead), "told twice to be an heir")?;
         }
         Ok(())
     }

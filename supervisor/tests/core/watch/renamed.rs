@@ -2,6 +2,7 @@
 
 use super::{Process, Told, Watch};
 use protocol::message::Generation;
+use std::collections::BTreeMap;
 use supervisor::core::{Canonical, Steering, Time};
 
 impl Watch {
@@ -17,6 +18,9 @@ impl Watch {
         };
         let process = |process: &Process| {
             let mut process = process.clone();
+            process.takes_over = process.takes_over.as_ref().map(name);
+            // The lifecycle has forgotten the dead too.
+            process.heir_of.clear();
             process.role = process.role.and_then(|role| names.roles.get(&role).copied());
             process.stuck_at = process.stuck_at.as_ref().map(moment);
             if let Told::Drain { ends } = process.told {
@@ -27,6 +31,8 @@ impl Watch {
         Self {
             processes: self.processes.iter().map(|(generation, p)| (name(generation), process(p))).collect(),
             held: self.held.iter().map(name).collect(),
+            gone: BTreeMap::new(),
+            last: names.generations.values().max().copied(),
             waiting: self.waiting.iter().map(|(request, latest)| (names.requests[request], limit(latest))).collect(),
             end_by: self.end_by.as_ref().map(limit),
             steering: self.steering.as_ref().map(steering),

@@ -1,0 +1,113 @@
+//! The dead, and who answers for them: docs/design/ledger.md.
+
+use super::event::{Action, ExitStatus};
+use super::generation::{Child, State};
+use super::time::Time;
+use super::{Core, Holder, Phase};
+use protocol::message::Generation;
+use std::time::Duration;
+
+/// The idle timeout of a child that named none.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Nobody's clients are waited for longer than this.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// Three probe timeouts can be longer than the idle timeout (RFC 9000 section 10.1).
+const MARGIN: Duration = Duration::from_secs(10);
+/// So many dead are remembered at most: a crash loop must fill neither memory nor the fd store.
+const MOST: usize = 32;
+
+impl Core {
+    /// Remembers a generation whose process has been reaped, if it ever had sockets. One that has drained to its end has
+    /// closed every connection itself: their late packets get no answer.
+    pub(super) fn mourn(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        child: &Child,
+        status: ExitStatus,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(about) = &child.about else { return };
+        match child.state {
+            State::Draining { .. } if status == ExitStatus::Code(0) => {
+                out.push(Action::Forget { generation });
+                return;
+            }
+            State::Draining { .. }
+            | State::Starting { .. }
+            | State::Ready
+            | State::Active
+            | State::Standby
+            | State::Ending { .. } => {}
+        }
+        self.mourned.insert(generation, now.after(retention(about.idle_timeout)));
+        while self.mourned.len() > MOST
+            && let Some((generation, _)) = self.mourned.pop_first()
+        {
+            out.push(Action::Forget { generation });
+        }
+    }
+
+    /// Those of an earlier supervisor, of which no more is known.
+    pub(super) fn mourn_unknown(&mut self, now: Time, gone: &[Generation]) {
+        let gone = gone.iter().rev().take(MOST);
+        self.mourned = gone.map(|generation| (*generation, now.after(retention(None)))).collect();
+    }
+
+    /// Forgets those whose clients have given up by now.
+    pub(super) fn forget_mourned(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let over = self.mourned.extract_if(.., |_, forget_at| *forget_at <= now);
+        out.extend(over.map(|(generation, _)| Action::Forget { generation }));
+    }
+
+    /// The dead of another boot id: their numbers are about to be used again.
+    pub(super) fn forget_all_mourned(&mut self, out: &mut Vec<Action>) {
+        out.extend(std::mem::take(&mut self.mourned).into_keys().map(|generation| Action::Forget { generation }));
+    }
+
+    /// When the next one is forgotten.
+    pub(super) fn forget_deadline(&self) -> Option<Time> {
+        self.mourned.values().min().copied()
+    }
+
+    /// Tells each heir what it does not know yet.
+    pub(super) fn settle_heirs(&mut self, out: &mut Vec<Action>) {
+        let successor = match &self.phase {
+            // It serves the dead one's sockets, so what waits there comes to it.
+            Phase::Down { holder: Holder::Dead { .. }, respawn } => respawn.running(),
+            Phase::Down { holder: Holder::StandIn { .. } | Holder::Nobody, .. } | Phase::Serving { .. } => None,
+            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => return,
+        };
+        for (&generation, child) in &mut self.children {
+            let is_heir = match child.state {
+                State::Active => true,
+                State::Starting { .. } | State::Ready => {
+                    successor == Some(generation) && child.takes_over.is_some() && child.is_adopted()
+                }
+                State::Standby | State::Draining { .. } | State::Ending { .. } => false,
+            };
+            if !is_heir || !child.can_be_told() {
+                continue;
+            }
+            let dead: Vec<_> = self.mourned.keys().filter(|dead| !child.heir_of.contains(dead)).copied().collect();
+            if !dead.is_empty() {
+                child.heir_of.extend(&dead);
+                out.push(Action::Heir { generation, dead });
+            }
+        }
+    }
+
+    /// The dead that are remembered.
+    #[must_use]
+    pub fn mourned(&self) -> Vec<Generation> {
+        self.mourned.keys().copied().collect()
+    }
+}
+
+/// How long clients of a generation may live on.
+fn retention(idle_timeout: Option<Duration>) -> Duration {
+    idle_timeout.unwrap_or(IDLE_TIMEOUT).min(LONGEST) + MARGIN
+}

@@ -1,0 +1,210 @@
+//! Who answers for the dead, and for how long.
+
+use crate::life::{Life, hello, ms, secs, settings};
+use protocol::message::{FromChild, Generation, Hello};
+use std::time::Duration;
+use supervisor::core::{Action, Core, Event, ExitStatus, Settings};
+
+/// After its exit, for one that names no idle timeout.
+const RETENTION: Duration = Duration::from_secs(40);
+
+/// The successor serves the dead one's sockets: what waits in them would go unanswered until the switch.
+#[test]
+fn a_successor_answers_for_the_dead_one_as_soon_as_it_has_its_sockets() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    assert_eq!(life.heirs(), [""; 0]);
+    life.adopt(2);
+    assert_eq!(life.heirs(), ["heir 2 of 1"]);
+    life.says(2, FromChild::Ready);
+    life.steered();
+    assert_eq!(life.heirs(), [""; 0], "it is told once");
+}
+
+#[test]
+fn a_successor_that_fails_is_followed_by_one_that_answers_for_both() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    life.adopt(2);
+    life.crashes(2);
+    life.pass_to_deadline();
+    life.adopt(3);
+    assert_eq!(life.heirs(), ["heir 3 of 1 2"]);
+}
+
+#[test]
+fn the_standby_that_takes_over_answers_for_the_failed_one_once_it_is_gone() {
+    let (mut life, _) = Life::on_probation(settings());
+    life.crashes(2);
+    assert_eq!(life.heirs(), ["heir 1 of 2"]);
+
+    let (mut life, _) = Life::on_probation(settings());
+    life.rollback();
+    life.steered();
+    assert_eq!(life.heirs(), [""; 0], "the failed one lives still");
+    life.exits(2, ExitStatus::Code(0));
+    assert_eq!(life.heirs(), ["heir 1 of 2"]);
+}
+
+/// Evicted, killed at its deadline, crashed: its clients don't know it. One that has drained to its end has told them.
+#[test]
+fn the_active_one_answers_for_whoever_ends_without_a_word() {
+    for (status, heirs) in [
+        (ExitStatus::Code(0), "forget 1"),
+        (ExitStatus::Code(1), "heir 3 of 1"),
+        (ExitStatus::Signal(9), "heir 3 of 1"),
+        (ExitStatus::Unknown, "heir 3 of 1"),
+    ] {
+        let mut life = Life::with_generations(settings(), 3);
+        life.exits(1, status);
+        assert_eq!(life.heirs(), [heirs]);
+    }
+}
+
+#[test]
+fn the_next_active_one_answers_for_all_that_are_remembered() {
+    let mut life = Life::with_generations(settings(), 3);
+    life.crashes(1);
+    life.crashes(2);
+    life.upgrade();
+    life.adopt(4);
+    assert_eq!(life.heirs(), [""; 0], "a candidate beside an active one gets none of their packets");
+    life.says(4, FromChild::Ready);
+    life.steered();
+    assert_eq!(life.heirs(), ["heir 4 of 1 2"]);
+}
+
+/// Whoever stands in gets the packets, and was not told of the dead since it drains.
+#[test]
+fn a_stand_in_answers_for_the_dead() {
+    let mut life = Life::with_generations(settings(), 2);
+    life.crashes(2);
+    let mut next = 3;
+    while next < 6 {
+        life.spawned(next);
+        life.crashes(next);
+        next += 1;
+        while !life.orders().contains(&format!("spawn {next}")) && life.heirs().is_empty() {
+            life.steered();
+            life.pass_to_deadline();
+        }
+    }
+    life.steered();
+    let told = |life: &Life| life.heirs().iter().any(|heir| heir == "heir 1 of 2");
+    assert!(
+        told(&life) || {
+            life.pass(ms(1));
+            told(&life)
+        },
+        "{:?}",
+        life.heirs()
+    );
+}
+
+#[test]
+fn the_dead_are_forgotten_when_their_clients_have_given_up() {
+    for (idle_timeout_ms, retention) in
+        [(None, RETENTION), (Some(10_000), secs(20)), (Some(u64::MAX), secs(3_610)), (Some(0), secs(10))]
+    {
+        let mut life = Life::new(settings());
+        life.feed(Event::Start);
+        life.spawned(1);
+        life.says(1, FromChild::Hello(Hello { idle_timeout_ms, ..hello() }));
+        life.feed(Event::Adopted { generation: Generation(1) });
+        life.says(1, FromChild::Ready);
+        life.steered();
+        life.crashes(1);
+        life.bring_up(2);
+        life.pass(retention - ms(1));
+        assert_eq!(life.heirs(), [""; 0]);
+        life.pass(ms(1));
+        assert_eq!(life.heirs(), ["forget 1"]);
+        life.upgrade();
+        life.bring_up(3);
+        assert_eq!(life.heirs(), [""; 0]);
+    }
+}
+
+#[test]
+fn one_that_never_had_sockets_leaves_nothing() {
+    let mut life = Life::serving(settings());
+    life.upgrade();
+    life.spawned(2);
+    life.crashes(2);
+    assert_eq!(life.heirs(), [""; 0]);
+    assert_eq!(life.core.mourned(), []);
+}
+
+/// A crash loop must fill neither memory nor the fd store.
+#[test]
+fn of_a_crash_loop_the_last_ones_are_remembered() {
+    let mut life = Life::serving(settings());
+    let mut forgotten = 0;
+    for generation in 1..60 {
+        life.crashes(generation);
+        while life.core.next_generation() == generation + 1 {
+            life.pass_to_deadline();
+        }
+        life.bring_up(generation + 1);
+        assert!(life.core.mourned().len() <= 32);
+        forgotten = life.core.mourned().first().map_or(forgotten, |oldest| oldest.0 - 1);
+    }
+    assert!(forgotten > 0);
+}
+
+/// The state is written before the order is carried out, so it may have got lost.
+#[test]
+fn another_supervisor_says_it_again() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    life.bring_up(2);
+    let saved = serde_json::to_string(&life.core).unwrap();
+    let saved: Core = serde_json::from_str(&saved).unwrap();
+    let mut core = Core::restored(saved, settings()).unwrap();
+    let mut out = Vec::new();
+    core.handle(life.now, Event::Resume { upgrade: false }, &mut out);
+    let heir = Action::Heir { generation: Generation(2), dead: vec![Generation(1)] };
+    assert!(out.contains(&heir), "{out:?}");
+}
+
+/// To answer for one that lives would be to end its connections.
+#[test]
+fn a_state_in_which_a_live_one_is_dead_is_not_believed() {
+    let mut life = Life::serving(settings());
+    life.crashes(1);
+    life.bring_up(2);
+    let mut saved = serde_json::to_value(&life.core).unwrap();
+    let gone = saved["mourned"].as_object_mut().unwrap();
+    let when = gone["1"].clone();
+    gone.insert("2".to_owned(), when);
+    let saved: Core = serde_json::from_value(saved).unwrap();
+    assert_eq!(Core::restored(saved, settings()), None);
+}
+
+#[test]
+fn the_dead_of_a_state_of_another_version_are_remembered_too() {
+    use supervisor::core::{Part, Survivor};
+    let active = Survivor { generation: Generation(3), pid: Some(7), part: Part::Active };
+    let now = supervisor::core::Time::since_epoch(secs(5));
+    let gone = [Generation(1), Generation(2), Generation(3)];
+    let mut core = Core::degraded(settings(), 1, now, 4, true, &[active], &gone);
+    let mut out = Vec::new();
+    core.handle(now, Event::Resume { upgrade: false }, &mut out);
+    let heir = Action::Heir { generation: Generation(3), dead: vec![Generation(1), Generation(2)] };
+    assert!(out.contains(&heir), "the live one is not among them: {out:?}");
+}
+
+/// When the numbers begin again, those of the dead are used again.
+#[test]
+fn new_keys_come_with_nobody_to_answer_for() {
+    let settings = Settings { max_generations: 2, ..settings() };
+    let mut life = Life::serving(settings);
+    let mut saved = serde_json::to_value(&life.core).unwrap();
+    saved["next"] = 65_536.into();
+    life.core = serde_json::from_value(saved).unwrap();
+    life.feed_unwatched(Event::Exited { generation: Generation(1), status: ExitStatus::Signal(9) });
+    let forget = life.out.iter().position(|action| *action == Action::Forget { generation: Generation(1) });
+    let rekey = life.out.iter().position(|action| *action == Action::Rekey);
+    assert!(forget.zip(rekey).is_some_and(|(forget, rekey)| forget < rekey), "{:?}", life.out);
+    assert_eq!(life.core.mourned(), []);
+}

@@ -1,0 +1,128 @@
+//! The sockets outlive the process: who comes during the outage waits in them.
+
+use crate::told::kill;
+use anyhow::{Context as _, ensure};
+use nix::sys::signal::Signal;
+use std::net::UdpSocket;
+use tests::client::echo::Session;
+use tests::client::handshake::Load;
+use tests::process::signal_process;
+use tests::supervisor::Setup;
+use tests::wait::{self, PATIENCE};
+use tests::{Replaceable, client, program, relay, scenario};
+
+/// Handshakes a second.
+const RATE: u32 = 20;
+
+/// Of the handshakes that are begun at any moment around a crash, only those may fail that the dead one had begun to
+/// answer: their client knows an ID that leads nowhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshakes_under_load_wait_for_the_successor() -> anyhow::Result<()> {
+    let setup = Setup::new(program::relay()?)?.flags(["--probation", "0s"]).child(relay::OPEN);
+    let supervisor = setup.child(["--runtime-workers", "2"]).serve().await?;
+    let server = supervisor.address().await?;
+    let load = Load::start(&[server], &["h3"], RATE)?;
+    for generation in 1..=3 {
+        let before = load.so_far().completed.len();
+        wait::until(PATIENCE, "handshakes", || Ok(load.so_far().completed.len() >= before + 15)).await?;
+        kill(&supervisor, generation).await?;
+        supervisor.wait_for("a successor", |status| status.state(generation + 1) == "active").await?;
+    }
+    let before = load.so_far().completed.len();
+    wait::until(PATIENCE, "handshakes", || Ok(load.so_far().completed.len() >= before + 15)).await?;
+    let report = load.stop().await?;
+    // Some milliseconds each, so that one is in flight at a time; a busy machine has some more.
+    ensure!(report.failed.len() <= 3 * 5, "{} of {} failed: {:?}", report.failed.len(), report.total(), report.failed);
+    Ok(())
+}
+
+/// The successor has the very sockets of the dead one, and what waits in them is served: a client sends its first flight
+/// once and gets in, though nobody was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_flight_that_comes_during_the_outage_is_served() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--probation", "0s"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    let server = supervisor.address().await?;
+    // The successor takes a second before it does anything.
+    program.contains(&format!("#!/bin/sh\nsleep 1\nexec '{}' '[::]:0'\n", program::echo()?.display()), 0o755)?;
+    kill(&supervisor, 1).await?;
+    supervisor.wait_for("the outage", |status| status.phase == "failed").await?;
+    let session = Session::connect(server).await?;
+    session.echo(b"served").await?;
+    assert_eq!(supervisor.status().await?.state(2), "active");
+    Ok(())
+}
+
+/// Guards against a successor that begins handshakes with clients that gave up long ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn packets_that_waited_too_long_get_no_answer() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--probation", "0s"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    let server = supervisor.address().await?;
+    program.contains(&format!("#!/bin/sh\nsleep 4\nexec '{}' '[::]:0'\n", program::echo()?.display()), 0o755)?;
+    kill(&supervisor, 1).await?;
+    supervisor.wait_for("the outage", |status| status.phase == "failed").await?;
+    // An orphan of the dead one, and one of a version that nobody speaks: to each of them a server would answer.
+    let ghost = UdpSocket::bind(client::local_for(server))?;
+    ghost.connect(server)?;
+    let mut unknown_version = [0; 1_200];
+    unknown_version[..15].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
+    ghost.send(&unknown_version)?;
+    supervisor.wait_for("a successor", |status| status.state(2) == "active").await?;
+    Session::connect(server).await?.echo(b"serves").await?;
+    ghost.set_nonblocking(true)?;
+    let answer = ghost.recv(&mut [0; 1_500]);
+    ensure!(answer.is_err(), "a ghost was answered: {answer:?}");
+    // It is answered when somebody is there, so the silence was the emptied queue.
+    ghost.send(&unknown_version)?;
+    wait::until(PATIENCE, "an answer", || Ok(ghost.recv(&mut [0; 1_500]).is_ok())).await
+}
+
+/// Better told to leave one day than not served at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_resort_after_three_failed_respawns_is_a_draining_generation() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    let server = supervisor.address().await?;
+    let first = Session::connect(server).await?;
+    first.echo(b"first").await?;
+    supervisor.upgrade().await?;
+    program.plays("exit 1")?;
+    kill(&supervisor, 2).await?;
+    supervisor.wait_for("the stand-in", |status| status.state(1) == "active").await?;
+    let status = scenario::status(&supervisor).await?;
+    ensure!(status["phase"] == "failed", "{status}");
+    let newcomer = Session::connect(server).await?;
+    newcomer.echo(b"newcomer").await?;
+    assert_eq!(supervisor.status().await?.state(1), "active");
+
+    // With the program mended, an operator need not wait for the backoff; then the stand-in drains again.
+    program.becomes_echo()?;
+    let active = supervisor.upgrade().await?;
+    let status = supervisor.status().await?;
+    assert_eq!((status.state(active), status.state(1)), ("active", "draining"));
+    first.echo(b"still first").await?;
+    newcomer.echo(b"still newcomer").await?;
+    Ok(())
+}
+
+/// A relay that is killed while the supervisor is stopped dead, which also holds the sockets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_while_the_supervisor_stands_still_is_seen_when_it_goes_on() -> anyhow::Result<()> {
+    let supervisor = Setup::new(program::echo()?)?.flags(["--probation", "0s"]).child(["[::]:0"]).serve().await?;
+    let server = supervisor.address().await?;
+    let pid = supervisor.status().await?.active().and_then(|active| active.pid).context("it runs")?;
+    supervisor.process.signal(Signal::SIGSTOP)?;
+    signal_process(pid, Signal::SIGKILL)?;
+    let connecting = tokio::spawn(Session::connect(server));
+    supervisor.process.signal(Signal::SIGCONT)?;
+    supervisor.wait_for("a successor", |status| status.state(2) == "active").await?;
+    connecting.await??.echo(b"served").await?;
+    Ok(())
+}

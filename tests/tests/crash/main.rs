@@ -1,0 +1,7 @@
+//! A relay that dies: new handshakes wait and succeed, its clients know at once, and nobody else notices anything.
+
+mod forged;
+mod held;
+mod loops;
+mod steps;
+mod told;

@@ -1,0 +1,123 @@
+//! SIGKILL at every step of the protocol: to the new generation, to the old one, and to both.
+
+use crate::told::kill;
+use anyhow::Context as _;
+use nix::sys::signal::Signal;
+use std::net::SocketAddr;
+use tests::Replaceable;
+use tests::client::echo::Session;
+use tests::supervisor::{Setup, Supervisor};
+use tests::wait::{self, PATIENCE};
+
+/// How far a new generation gets before it stands still: docs/protocol.md, "Life of a child".
+const STEPS: [(&str, &str); 7] = [
+    ("before hello", ""),
+    ("after hello", "hello\n"),
+    ("adopted", "hello\nadopt\n"),
+    ("asked for more time", "hello\nadopt\nstarting 60000\n"),
+    ("ready", "hello\nadopt\nready\n"),
+    ("activated", "hello\nadopt\nready\nactivated\n"),
+    ("has reported", "hello\nadopt\nready\nactivated\nsessions 1\n"),
+];
+
+/// Who dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dies {
+    New,
+    Old,
+    Both,
+}
+
+/// The old generation serves, and a new one stands still at a step.
+async fn at(step: &str) -> anyhow::Result<(Supervisor, Replaceable, SocketAddr)> {
+    let setup = Setup::new("program")?.flags(["--probation", "5m", "--ready-timeout", "5m"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    let server = supervisor.address().await?;
+    let mark = supervisor.folder().join("mark");
+    program.plays(&format!("quic [::]:0 1\nname echo\n{step}report {}\nhang", mark.display()))?;
+    supervisor.process.signal(Signal::SIGUSR2)?;
+    wait::until(PATIENCE, "the step", || Ok(mark.exists())).await?;
+    program.becomes_echo()?;
+    Ok((supervisor, program, server))
+}
+
+/// Whatever died, somebody serves soon, with a process that was not there at the crash or that outlived it.
+async fn serves(supervisor: &Supervisor, server: SocketAddr) -> anyhow::Result<()> {
+    let session = wait::eventually(2 * PATIENCE, "a session", async || {
+        let connecting = tokio::time::timeout(std::time::Duration::from_secs(3), Session::connect(server));
+        let Ok(Ok(session)) = connecting.await else { return Ok(None) };
+        Ok(session.echo(b"served").await.is_ok().then_some(session))
+    });
+    session.await.with_context(|| supervisor.process.tail())?;
+    Ok(())
+}
+
+async fn survives(dies: Dies) -> anyhow::Result<()> {
+    for (name, step) in STEPS {
+        let check = async {
+            let (supervisor, _program, server) = at(step).await?;
+            match dies {
+                Dies::New => kill(&supervisor, 2).await?,
+                Dies::Old => kill(&supervisor, 1).await?,
+                Dies::Both => {
+                    kill(&supervisor, 1).await?;
+                    kill(&supervisor, 2).await?;
+                }
+            }
+            if dies == Dies::Old {
+                // The new one becomes the successor where it stands, and hangs there: the operator ends it.
+                supervisor.wait_for("the end of the old one", |status| status.state(1) == "gone").await?;
+                kill(&supervisor, 2).await?;
+            }
+            serves(&supervisor, server).await?;
+            let status = supervisor.wait_for("one that serves", |status| status.phase == "serving").await?;
+            let expected = if dies == Dies::New { 1 } else { 3 };
+            let active = status.active().map(|active| active.generation);
+            anyhow::ensure!(active.is_some_and(|active| active == expected || expected > 2), "{status:?}");
+            anyhow::Ok(())
+        };
+        check.await.with_context(|| format!("{dies:?} at the step: {name}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_new_one_dies_at_any_step_and_the_old_one_serves() -> anyhow::Result<()> {
+    survives(Dies::New).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_one_dies_while_the_new_one_is_at_any_step() -> anyhow::Result<()> {
+    survives(Dies::Old).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_die_at_any_step_and_a_third_one_serves() -> anyhow::Result<()> {
+    survives(Dies::Both).await
+}
+
+/// The old one's own steps: on standby, told to drain, drained.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_one_dies_on_standby_or_in_its_drain_and_the_new_one_serves() -> anyhow::Result<()> {
+    for (probation, state) in [("5m", "standby"), ("0s", "draining")] {
+        let setup = Setup::new("program")?.flags(["--probation", probation, "--drain-timeout", "5m"]);
+        let program = Replaceable::new(setup.folder());
+        program.becomes_echo()?;
+        let supervisor = setup.exec(program.path()).serve().await?;
+        let server = supervisor.address().await?;
+        let of_the_old = Session::connect(server).await?;
+        of_the_old.echo(b"old").await?;
+        supervisor.process.signal(Signal::SIGUSR2)?;
+        supervisor.wait_for(state, |status| status.state(1) == state).await?;
+        let of_the_new = Session::connect(server).await?;
+        of_the_new.echo(b"new").await?;
+        kill(&supervisor, 1).await?;
+        crate::told::are_told(&[of_the_old]).await?;
+        of_the_new.echo(b"still").await?;
+        serves(&supervisor, server).await?;
+        assert_eq!(supervisor.status().await?.state(2), "active");
+    }
+    Ok(())
+}

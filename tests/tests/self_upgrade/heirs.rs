@@ -1,0 +1,100 @@
+//! Who answers for the dead is remembered over every change of the supervisor process.
+
+use crate::service::Service;
+use anyhow::{Context as _, ensure};
+use nix::sys::signal::Signal;
+use quinn::ConnectionError;
+use std::collections::BTreeSet;
+use tests::client::echo::Session;
+use tests::client::line::Line;
+use tests::process::signal_process;
+use tests::wait::{self, PATIENCE};
+
+const FLAGS: [&str; 4] = ["--probation", "0s", "--drain-timeout", "5m"];
+
+/// A session that is silent once it has echoed; its idle timeout is longer than any wait here.
+async fn silent(server: std::net::SocketAddr) -> anyhow::Result<Session> {
+    let session = Session::connect(server).await?;
+    session.echo(b"here").await?;
+    Ok(session)
+}
+
+async fn is_told(session: &Session) -> anyhow::Result<()> {
+    wait::until(PATIENCE, "the reset", || match session.ended() {
+        None => Ok(false),
+        Some(ConnectionError::Reset) => Ok(true),
+        Some(other) => anyhow::bail!("ended otherwise: {other}"),
+    })
+    .await
+}
+
+/// SIGKILL to the active generation, and its successor.
+async fn crash(service: &Service) -> anyhow::Result<u32> {
+    let status = service.status().await?;
+    let active = status.active().context("one is active")?;
+    let (generation, pid) = (active.generation, active.pid.context("it runs")?);
+    signal_process(pid, Signal::SIGKILL)?;
+    let later = |status: &tests::supervisor::Status| status.active().is_some_and(|one| one.generation > generation);
+    let status = service.wait_for("a successor", later).await?;
+    Ok(status.active().context("one is active")?.generation)
+}
+
+/// The client is out of reach while its generation dies, the supervisor executes another self, is killed, and is followed by
+/// another process, with a new generation after each; whoever is then active knows what to answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orphan_is_answered_after_a_self_upgrade_and_a_crash_of_the_supervisor() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    let line = Line::to(service.address().await?).await?;
+    let session = silent(line.address()).await?;
+    line.cut(true);
+    assert_eq!(crash(&service).await?, 2);
+    service.replace_program()?;
+    assert_eq!(service.upgrade().await?, 3);
+    service.kill().await?;
+    service.serve().await?;
+    assert_eq!(service.upgrade().await?, 4);
+    line.cut(false);
+    let _no_echo = wait::within(PATIENCE, "an answer", session.echo(b"anybody?")).await?;
+    is_told(&session).await.with_context(|| service.tail())
+}
+
+/// Both die at once, the supervisor first, so that nobody saw the relay's end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_relay_that_died_unseen_are_told_by_the_next_supervisor() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    let status = service.serve().await?;
+    let server = service.address().await?;
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        sessions.push(silent(server).await?);
+    }
+    let relay = status.active().and_then(|active| active.pid).context("it runs")?;
+    service.kill().await?;
+    signal_process(relay, Signal::SIGKILL)?;
+    service.serve().await?;
+    for session in &sessions {
+        is_told(session).await.with_context(|| service.tail())?;
+    }
+    silent(server).await?;
+    Ok(())
+}
+
+/// The document and the descriptor are there before the child has its ledger, and gone once nobody needs them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ledgers_are_in_the_fd_store_as_long_as_their_clients_may_live() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    let _session = silent(service.address().await?).await?;
+    let stored = |service: &Service| -> anyhow::Result<Vec<String>> {
+        let names = service.manager.as_ref().context("a manager")?.names();
+        Ok(names.into_iter().filter(|name| name.starts_with("ledger.")).collect::<BTreeSet<_>>().into_iter().collect())
+    };
+    wait::until(PATIENCE, "the ledger", || Ok(stored(&service)? == ["ledger.1"])).await?;
+    crash(&service).await?;
+    wait::until(PATIENCE, "both ledgers", || Ok(stored(&service)? == ["ledger.1", "ledger.2"])).await?;
+    signal_process(service.pid()?, Signal::SIGTERM)?;
+    ensure!(service.end().await? == Some(0), "{}", service.tail());
+    assert_eq!(stored(&service)?, [""; 0]);
+    Ok(())
+}
