@@ -33,6 +33,11 @@ impl Backoff {
         self.stable_at = Some(now.after(STABLE));
     }
 
+    /// Notes that an upgrade has passed its probation: what fails from now on is another program.
+    pub(super) fn proven(&mut self) {
+        self.level = 0;
+    }
+
     /// Notes a failure, and says how long to wait before the next start: zero, then from the upper half of 100 ms,
     /// 200 ms and so on to 30 s.
     pub(super) fn failed(&mut self, now: Time) -> Duration {
@@ -120,6 +125,17 @@ mod tests {
         backoff.activated(now);
         backoff.rebase(now);
         assert_eq!((backoff.level, backoff.stable_at), (1, Some(Time::default().after(STABLE))));
+    }
+
+    #[test]
+    fn what_fails_after_it_was_proven_fails_for_the_first_time() {
+        let mut backoff = Backoff::new(7);
+        for _ in 0..8 {
+            backoff.failed(Time::default());
+        }
+        backoff.proven();
+        assert_eq!(backoff.failed(Time::default()), Duration::ZERO);
+        assert!(backoff.failed(Time::default()) > Duration::ZERO);
     }
 
     #[test]

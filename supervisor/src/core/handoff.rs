@@ -195,6 +195,10 @@ impl Core {
     /// The new generation has proven itself: its predecessor drains.
     fn commit(&mut self, now: Time, out: &mut Vec<Action>) {
         let Some((active, waiters)) = self.end_probation(out) else { return };
+        // Without a probation nothing is proven, and a relay that says at once that it is unwell is an upgrade each time.
+        if !self.settings.probation.is_zero() {
+            self.backoff.proven();
+        }
         if let Some(old) = self.standby() {
             self.drain(now, old, self.settings.drain_timeout, out);
         }

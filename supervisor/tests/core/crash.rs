@@ -97,6 +97,26 @@ fn one_that_crashes_again_soon_is_not_started_at_once_again() {
     assert_eq!(life.orders(), ["spawn 4"]);
 }
 
+/// In a storm of ten minutes each crash counted as one more of the same, whatever had been installed in between: the last
+/// one was an outage of 20 s.
+#[test]
+fn a_crash_after_an_upgrade_that_passed_its_probation_is_a_first_one() {
+    for (probation, expected) in [(secs(10), true), (secs(0), false)] {
+        let mut life = Life::serving(Settings { probation, ..settings() });
+        life.crashes(1);
+        life.bring_up(2);
+        life.crashes(2);
+        life.pass(ms(100));
+        life.bring_up(3);
+        life.upgrade();
+        life.bring_up(4);
+        life.pass(probation);
+        life.exits(3, ExitStatus::Code(0));
+        life.crashes(4);
+        assert_eq!(life.orders().contains(&"spawn 5".to_owned()), expected, "probation {probation:?}");
+    }
+}
+
 #[test]
 fn the_successor_of_a_successor_takes_over_the_same_sockets() {
     let mut life = Life::serving(settings());

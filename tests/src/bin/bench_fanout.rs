@@ -97,7 +97,7 @@ async fn measure(relay: &Path, options: &Options, profile: Option<&Path>) -> any
     let begin = publisher.sent();
     for (_, _, subscriber) in &watching {
         subscriber.wait_for(begin, Duration::from_secs(20)).await?;
-        subscriber.begin_anew();
+        subscriber.begin_anew(publisher.sent());
     }
 
     let perf = profile.map(|file| record(pid, options.seconds, file)).transpose()?;

@@ -99,10 +99,15 @@ struct Account {
     longest_gap: Duration,
     gaps: Vec<Duration>,
     interruptions: u64,
+    /// What came before this one is of no account.
+    from: Option<u64>,
 }
 
 impl Account {
     fn arrived(&mut self, number: u64, now: Instant) {
+        if self.from.is_some_and(|from| number < from) {
+            return;
+        }
         if let Some(before) = self.latest_arrival {
             let gap = now.duration_since(before);
             self.longest_gap = self.longest_gap.max(gap);
@@ -114,7 +119,8 @@ impl Account {
 
     fn report(&self, now: Instant) -> Report {
         let received = self.frames.len() as u64;
-        let (first, last) = (self.frames.keys().next().copied(), self.frames.keys().next_back().copied());
+        let first = self.from.or_else(|| self.frames.keys().next().copied());
+        let last = self.frames.keys().next_back().copied();
         let span = first.zip(last).map_or(0, |(first, last)| last - first + 1);
         let open_gap = self.latest_arrival.map_or(Duration::ZERO, |before| now.saturating_duration_since(before));
         Report {
@@ -174,10 +180,12 @@ impl Subscriber {
         self.account.lock().unwrap_or_else(PoisonError::into_inner).gaps.clone()
     }
 
-    /// Forgets the gaps before now, and which frames have come, so that a report is of what follows.
-    pub fn begin_anew(&self) {
+    /// Forgets the gaps before now, and which frames have come, so that a report is of frame `from` and what follows it. With
+    /// what the publisher has sent by now, that is all that it sends from now on, and no older group that a relay still
+    /// has for those who come new.
+    pub fn begin_anew(&self, from: u64) {
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        *account = Account { latest_arrival: Some(Instant::now()), ..Account::default() };
+        *account = Account { latest_arrival: Some(Instant::now()), from: Some(from), ..Account::default() };
     }
 
     /// Waits until frame `number` or a later one has come and none before the last is missing. Each group travels on a

@@ -1,6 +1,6 @@
 //! The unit files under `contrib/systemd`, as shipped and with a line missing.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use std::fs;
 use std::path::Path;
 
@@ -36,6 +36,17 @@ impl Units {
         let (gone, kept): (Vec<&str>, Vec<&str>) = self.text.lines().partition(|line| line.starts_with(beginning));
         ensure!(gone.len() == 1, "{} lines begin with {beginning:?}", gone.len());
         Ok(Self { text: kept.join("\n") + "\n" })
+    }
+
+    /// With `other` in place of the one line that begins like this.
+    ///
+    /// # Errors
+    /// As [`Self::without`].
+    pub fn changed(self, beginning: &str, other: &str) -> anyhow::Result<Self> {
+        let found: Vec<&str> = self.text.lines().filter(|line| line.starts_with(beginning)).collect();
+        let [line] = found[..] else { bail!("{} lines begin with {beginning:?}", found.len()) };
+        let line = line.to_owned();
+        Ok(self.with(&line, other))
     }
 
     /// With `other` in place of the one line `line`.

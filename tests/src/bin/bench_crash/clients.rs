@@ -21,7 +21,13 @@ const RATE: u32 = 60;
 pub(crate) struct Clients {
     url: Url,
     publishers: Vec<(Publisher, origin::Producer, Client)>,
-    subscribers: Vec<(Option<Subscriber>, origin::Producer, Client)>,
+    subscribers: Vec<(Option<Viewer>, origin::Producer, Client)>,
+}
+
+/// One that watches this broadcast.
+struct Viewer {
+    of: usize,
+    subscriber: Subscriber,
 }
 
 /// One connection, watched.
@@ -98,9 +104,9 @@ impl Clients {
         for number in 0..subscribers {
             let origin = media::origin();
             let client = all.subscribe(&origin).await?;
-            let broadcast = (number / WATCHES) % publishers.max(1);
+            let of = (number / WATCHES) % publishers.max(1);
             let watches = number % WATCHES == 0 && publishers > 0;
-            let viewer = watches.then(|| Subscriber::start(&origin, &path(broadcast)));
+            let viewer = watches.then(|| Viewer { of, subscriber: Subscriber::start(&origin, &path(of)) });
             all.subscribers.push((viewer, origin, client));
         }
         Ok(all)
@@ -136,7 +142,9 @@ impl Clients {
         for client in self.all() {
             client.seen.lock().unwrap_or_else(PoisonError::into_inner).known = None;
         }
-        self.subscribers.iter().filter_map(|(viewer, _, _)| viewer.as_ref()).for_each(Subscriber::begin_anew);
+        for viewer in self.subscribers.iter().filter_map(|(viewer, _, _)| viewer.as_ref()) {
+            viewer.subscriber.begin_anew(self.publishers[viewer.of].0.sent());
+        }
     }
 
     /// Waits until everybody knows of the crash and is connected again, or has given up, or the time is over; and until
@@ -160,7 +168,8 @@ impl Clients {
 
     /// What each viewer has got since it began anew.
     pub(crate) fn viewers(&self) -> Vec<media::Report> {
-        self.subscribers.iter().filter_map(|(viewer, _, _)| viewer.as_ref().map(Subscriber::report)).collect()
+        let viewers = self.subscribers.iter().filter_map(|(viewer, _, _)| viewer.as_ref());
+        viewers.map(|viewer| viewer.subscriber.report()).collect()
     }
 
     /// New connections in place of those that gave up, so that the next crash meets as many.

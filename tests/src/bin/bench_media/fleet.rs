@@ -64,7 +64,7 @@ impl Fleet {
         }
         for viewer in &viewers {
             viewer.subscriber.wait_for(publishers[viewer.of].0.sent(), PATIENCE).await?;
-            viewer.subscriber.begin_anew();
+            viewer.subscriber.begin_anew(publishers[viewer.of].0.sent());
         }
         Ok(Self { publishers, viewers })
     }

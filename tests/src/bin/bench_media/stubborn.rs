@@ -98,7 +98,7 @@ impl Crowd {
     }
 
     pub(crate) fn begin_anew(&self) {
-        self.viewers.iter().for_each(|(_, subscriber)| subscriber.begin_anew());
+        self.viewers.iter().for_each(|(of, subscriber)| subscriber.begin_anew(self.publishers[*of].sent()));
     }
 
     /// How many gaps there were so far, by viewer.

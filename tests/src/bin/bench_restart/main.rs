@@ -1,8 +1,9 @@
 //! Measures `systemctl restart` and `systemctl reload` of the shipped unit under a real systemd, with the real relay.
 //!
 //! Both without probation, in turns, while fresh handshakes probe the service: how long each takes, how many probes
-//! fail, and what the processes hold while an old and a new relay are alive. Prints a table, writes the figures as
-//! JSON, and ends with status 1 if a bound does not hold. Needs root.
+//! fail, and what the processes hold while an old and a new relay are alive. Beside them a unit in the same sandbox whose
+//! programs do nothing: that much of the time is systemd's. Prints a table, writes the figures as JSON, and ends with status 1
+//! if a bound does not hold. Needs root.
 
 use anyhow::ensure;
 use clap::Parser;
@@ -16,7 +17,7 @@ use tests::client::media;
 use tests::client::webtransport::{Media, Session};
 use tests::procfs;
 use tests::report::{Report, count, milliseconds, quantile};
-use tests::systemd::{self, Service, Setup};
+use tests::systemd::{self, Sandbox, Service, Setup, Units};
 use tests::wait;
 
 /// How long a restart and a reload take, and what they cost.
@@ -44,7 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
         let service = setup.install().await?;
         service.becomes_relay("")?;
         service.must("start").await?;
-        measure(&service, &options, &mut report).await?;
+        measure(&service, &nothing(sandbox).await?, &options, &mut report).await?;
         overlap(&service, &mut report).await
     })?;
     write!(std::io::stdout(), "\n{report}")?;
@@ -52,28 +53,64 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Of one verb.
+#[derive(Default)]
+struct Times {
+    ours: Vec<Duration>,
+    nothing: Vec<Duration>,
+}
+
+/// A unit like ours of which nothing is left but what systemd itself does: its programs do nothing.
+async fn nothing<'a>(sandbox: &'a Sandbox) -> anyhow::Result<Service<'a>> {
+    const NAME: &str = "nothing.service";
+    let unit = Units::shipped("moq-supervise.service")?
+        .without("WatchdogSec=")?
+        .changed("Type=notify", "Type=exec")?
+        .changed("ExecStart=", "ExecStart=/usr/bin/sleep infinity")?
+        .changed("ExecReload=", "ExecReload=/usr/bin/true")?
+        .changed("ExecStopPost=", "ExecStopPost=-+/usr/bin/true")?
+        .changed("StateDirectory=", "StateDirectory=nothing")?
+        .changed("RuntimeDirectory=", "RuntimeDirectory=nothing")?;
+    let service = Setup::named(sandbox, NAME)?.file(NAME, unit.text()).install().await?;
+    service.must("start").await?;
+    Ok(service)
+}
+
 /// Times restarts and reloads in turns, under probes.
-async fn measure(service: &Service<'_>, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+async fn measure(
+    service: &Service<'_>,
+    nothing: &Service<'_>,
+    options: &Options,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let servers: [SocketAddr; 2] =
         [(Ipv6Addr::LOCALHOST, Service::PORT).into(), (Ipv4Addr::LOCALHOST, Service::PORT).into()];
     let load = Load::start(&servers, &["h3"], options.rate)?;
     let enough = Duration::from_secs(1) * u32::try_from(options.probes)? / options.rate.max(1);
     let mut pace = tokio::time::interval(enough / (2 * options.rounds).max(1));
-    let (mut restarts, mut reloads) = (Vec::new(), Vec::new());
+    let (mut restarts, mut reloads) = (Times::default(), Times::default());
     for _ in 0..options.rounds {
         for (verb, times) in [("restart", &mut restarts), ("reload", &mut reloads)] {
             pace.tick().await;
             service.wait_for("one generation", |status| status.generations.len() == 1).await?;
             let begin = Instant::now();
             service.must(verb).await?;
-            times.push(begin.elapsed());
+            times.ours.push(begin.elapsed());
+            let begin = Instant::now();
+            nothing.must(verb).await?;
+            times.nothing.push(begin.elapsed());
         }
     }
     wait::until(4 * enough, "enough probes", || Ok(load.so_far().total() >= options.probes)).await?;
     let mut probes = load.stop().await?;
     for (verb, times) in [("restart", &mut restarts), ("reload", &mut reloads)] {
-        report.note(&format!("systemctl {verb}, p50"), milliseconds(quantile(times, 0.5)), "ms");
-        report.note(&format!("systemctl {verb}, slowest"), milliseconds(quantile(times, 1.0)), "ms");
+        let (ours, nothing) = (quantile(&mut times.ours, 0.5), quantile(&mut times.nothing, 0.5));
+        report.note(&format!("systemctl {verb}, p50"), milliseconds(ours), "ms");
+        report.note(&format!("systemctl {verb}, slowest"), milliseconds(quantile(&mut times.ours, 1.0)), "ms");
+        let name = format!("systemctl {verb} of a unit like it whose programs do nothing, p50");
+        report.note(&name, milliseconds(nothing), "ms");
+        let ratio = ours.as_secs_f64() / nothing.as_secs_f64();
+        report.note(&format!("systemctl {verb}, ours to that one's"), ratio, "times");
     }
     report.note("probes", count(probes.total() as u64), "");
     report.bound("failed probes", count(probes.failed.len() as u64), "", 0.0);
