@@ -1,6 +1,6 @@
 //! The chain of places that redirected us away: what tells a loop from a rolling restart.
 
-use super::{Backoff, Luck};
+use super::{Backoff, Luck, Place};
 use std::time::{Duration, Instant};
 
 /// The first wait before a redirect that leads back, when the initial backoff is shorter. Jittered down to a half and
@@ -38,7 +38,7 @@ impl<P> Default for Chain<P> {
     }
 }
 
-impl<P: Eq> Chain<P> {
+impl<P: Place> Chain<P> {
     /// A session has become healthy.
     pub(super) fn healthy(&mut self) {
         self.hasty = 0;
@@ -58,8 +58,8 @@ impl<P: Eq> Chain<P> {
         if !healthy {
             self.hasty = self.hasty.saturating_add(1);
         }
-        let returns = self.left.contains(to);
-        if !self.left.contains(&from) {
+        let returns = self.left.iter().any(|left| left.is(to));
+        if !self.left.iter().any(|left| left.is(&from)) {
             if self.left.len() == REMEMBERED {
                 self.left.remove(0);
             }

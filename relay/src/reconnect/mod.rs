@@ -33,6 +33,19 @@ use std::time::{Duration, Instant};
 /// A session that lived this long ends a chain of redirects, and the rests between sequences begin small again.
 pub const STABLE: Duration = Duration::from_secs(10);
 
+/// Where a dial can go.
+pub trait Place: Clone {
+    /// Whether both lead to the same peer, however they are written.
+    fn is(&self, other: &Self) -> bool;
+}
+
+impl Place for url::Url {
+    /// A redirect brings credentials of its own, so a URL never comes back as it was: [`same_place`].
+    fn is(&self, other: &Self) -> bool {
+        same_place(self, other)
+    }
+}
+
 /// The link to one peer.
 #[derive(Clone, Debug)]
 pub struct Reconnect<P> {
@@ -54,7 +67,7 @@ pub struct Reconnect<P> {
     ids: u64,
 }
 
-impl<P: Clone + Eq> Reconnect<P> {
+impl<P: Place> Reconnect<P> {
     /// A link that has not begun.
     #[must_use]
     pub fn new(settings: Settings, home: P) -> Self {
@@ -181,7 +194,7 @@ impl<P: Clone + Eq> Reconnect<P> {
             return self.end(None, out);
         }
         match direction {
-            Direction::Elsewhere(place) if place != self.here => {
+            Direction::Elsewhere(place) if !place.is(&self.here) => {
                 self.leave(out);
                 self.redirected(now, place, healthy, luck, out);
             }
@@ -214,7 +227,7 @@ impl<P: Clone + Eq> Reconnect<P> {
     /// A dial has come to a peer that is leaving.
     fn reached_leaving(&mut self, now: Instant, direction: Direction<P>, luck: Luck, out: &mut Vec<Action<P>>) {
         match direction {
-            Direction::Elsewhere(place) if place != self.here => self.redirected(now, place, false, luck, out),
+            Direction::Elsewhere(place) if !place.is(&self.here) => self.redirected(now, place, false, luck, out),
             Direction::Elsewhere(_) | Direction::Restart if self.settings.restart == Restart::Redial => {
                 self.try_again(now, left_at_once(), luck, out);
             }

@@ -142,6 +142,7 @@ fn is_local_v4(ip: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Direction, Redirect, Refused};
+    use crate::reconnect::Place as _;
     use url::Url;
 
     fn url(text: &str) -> Url {
@@ -159,6 +160,14 @@ mod tests {
         }
         let raw = url("moqt://a.test");
         assert_eq!(Redirect::Follow.direction("moqt://a.test:443/", &raw, false), Direction::Restart);
+    }
+
+    #[test]
+    fn two_urls_are_one_place_whatever_credentials_they_bring() {
+        assert!(url(HERE).is(&url("https://a.test:443/live/?jwt=other")));
+        for other in ["https://a.test/other", "https://b.test/live", "https://a.test:444/live", "moqt://a.test/live"] {
+            assert!(!url(HERE).is(&url(other)), "{other}");
+        }
     }
 
     #[test]

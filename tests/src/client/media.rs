@@ -84,7 +84,7 @@ pub struct Report {
     pub missing: u64,
     /// Frames that came more than once, each time counted.
     pub duplicates: u64,
-    /// The longest time without a frame, from the first one until now.
+    /// The longest time without a frame that had not come yet, from the first one until now.
     pub longest_gap: Duration,
     /// The number of the last frame.
     pub last: Option<u64>,
@@ -108,13 +108,18 @@ impl Account {
         if self.from.is_some_and(|from| number < from) {
             return;
         }
+        let times = self.frames.entry(number).or_default();
+        *times += 1;
+        if *times > 1 {
+            // Nothing that anybody would be shown.
+            return;
+        }
         if let Some(before) = self.latest_arrival {
             let gap = now.duration_since(before);
             self.longest_gap = self.longest_gap.max(gap);
             self.gaps.push(gap);
         }
         self.latest_arrival = Some(now);
-        *self.frames.entry(number).or_default() += 1;
     }
 
     fn report(&self, now: Instant) -> Report {
@@ -174,7 +179,7 @@ impl Subscriber {
         self.account.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now())
     }
 
-    /// The time from each frame to the next, in the order in which they came.
+    /// The time from each frame that had not come yet to the next such, in the order in which they came.
     #[must_use]
     pub fn gaps(&self) -> Vec<Duration> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner).gaps.clone()

@@ -67,7 +67,9 @@ async fn session(
     tokio::spawn(moq_net::time::run(driver));
     dials.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
     redirects.wait_for(|redirects| *redirects).await?;
-    session.drain().send(Goaway::redirect(format!("moqt://{to}/")))?;
+    // With credentials that are good once, as a relay that signs its redirects sends them.
+    let uri = format!("moqt://{to}/?jwt={:016x}", rand::random::<u64>());
+    session.drain().send(Goaway::redirect(uri))?;
     session.closed().await;
     Ok(())
 }

@@ -1,13 +1,19 @@
 //! A world of relays, and one peer that finds its way by the policy.
 
 use crate::reconnect::{
-    Action, Direction, Event, Failure, Id, Luck, Manner, Reconnect, Refused, Report, STABLE, Settings,
+    self, Action, Direction, Event, Failure, Id, Luck, Manner, Reconnect, Refused, Report, STABLE, Settings,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// A relay, by its number.
 pub(super) type Place = usize;
+
+impl reconnect::Place for Place {
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
 
 /// What a relay does with those who come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,10 @@ pub(crate) struct Handshakes {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) all: u64,
+    /// Failed, of those in flight at a crash.
     pub(crate) failed: u64,
+    /// Failed, of all others.
+    pub(crate) failed_elsewhere: u64,
     /// Begun before a crash and not ended at it.
     pub(crate) in_flight: u64,
 }
@@ -39,6 +42,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.all += other.all;
         self.failed += other.failed;
+        self.failed_elsewhere += other.failed_elsewhere;
         self.in_flight += other.in_flight;
     }
 }
@@ -92,11 +96,13 @@ impl Handshakes {
         self.task.await.context("the handshakes")?;
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_flight = |one: &&One| crashes.iter().any(|crash| one.begun <= *crash && *crash < one.ended);
-        Ok(Outcome {
-            all: ended.len() as u64,
-            failed: ended.iter().filter(|one| !one.completed).count() as u64,
-            in_flight: ended.iter().filter(in_flight).count() as u64,
-        })
+        let mut outcome = Outcome { all: ended.len() as u64, ..Outcome::default() };
+        for one in ended.iter() {
+            let in_flight = crashes.iter().any(|crash| one.begun <= *crash && *crash < one.ended);
+            outcome.in_flight += u64::from(in_flight);
+            outcome.failed += u64::from(in_flight && !one.completed);
+            outcome.failed_elsewhere += u64::from(!in_flight && !one.completed);
+        }
+        Ok(outcome)
     }
 }
