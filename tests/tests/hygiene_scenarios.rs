@@ -61,6 +61,9 @@ fn supervisor_below(launcher: u32) -> anyhow::Result<u32> {
     found.context("no supervisor is running")
 }
 
+/// Runs what follows as PID 1 of a namespace.
+const UNSHARE: &str = "unshare --user --map-root-user --fork --pid --mount-proc --kill-child";
+
 /// 200 orphans that end at once, and the relay among them: all of them are reaped, and the end of the relay is not
 /// lost. `line` starts the supervisor.
 async fn reaps_everybody(line: &str) -> anyhow::Result<()> {
@@ -101,13 +104,10 @@ async fn a_subreaper_reaps_two_hundred_orphans_that_end_at_once() -> anyhow::Res
     reaps_everybody("exec \"$@\"").await
 }
 
-/// The same as PID 1 of a container. Namespaces may be forbidden where tests run; then the supervisor is in none, and
-/// this is the test above.
+/// The same as PID 1 of a container: of a PID namespace of its own, which this test needs (unshare(1)).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pid_1_reaps_two_hundred_orphans_that_end_at_once() -> anyhow::Result<()> {
-    let unshare = "unshare --user --map-root-user --fork --pid --mount-proc --kill-child";
-    let line = format!("{unshare} true 2>/dev/null && exec {unshare} \"$@\"; exec \"$@\"");
-    reaps_everybody(&line).await
+    reaps_everybody(&format!("exec {UNSHARE} \"$@\"")).await
 }
 
 /// Guards against signals by number: the number of a generation that has ended is another process's soon, here with
@@ -115,9 +115,9 @@ async fn pid_1_reaps_two_hundred_orphans_that_end_at_once() -> anyhow::Result<()
 /// over when the new owner of the number is looked at.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_gets_the_number_of_a_generation_that_ended_is_left_alone() -> anyhow::Result<()> {
-    let line = "exec unshare --user --map-root-user --fork --pid --mount-proc --kill-child \"$@\"";
+    let line = format!("exec {UNSHARE} \"$@\"");
     let flags = ["--probation", "0s", "--drain-timeout", "1s"];
-    let setup = Setup::by_shell(line, "program")?.flags(flags);
+    let setup = Setup::by_shell(&line, "program")?.flags(flags);
     let program = Replaceable::new(setup.folder());
     program.becomes_echo()?;
     let exec = program.path().to_owned();

@@ -128,6 +128,42 @@ async fn two_failed_probes_are_forgiven() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Guards both ends of the pace: a service that is asked all the time, and a failure that is seen late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_a_quarter_of_a_second_apart() -> anyhow::Result<()> {
+    // A hair less than the 250 ms: what is noted is when the command got to it.
+    const LEAST: Duration = Duration::from_millis(230);
+    let setup = Setup::new("program")?.flags(["--probation", "1500ms", "--drain-timeout", "5m"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let probes = setup.folder().join("probes");
+    let flags = ["--health-command", "date +%s%N >> probes"];
+    let supervisor = setup.flags(flags).exec(program.path().to_owned()).serve().await?;
+    supervisor.upgrade().await?;
+    let text = std::fs::read_to_string(&probes)?;
+    let times: Vec<u64> = text.lines().map(str::parse).collect::<Result<_, _>>()?;
+    let gaps: Vec<_> = times.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0])).collect();
+    assert!(gaps.iter().all(|gap| *gap >= LEAST), "{gaps:?}");
+    assert!((3..=8).contains(&times.len()), "{} probes in 1.5 s: {gaps:?}", times.len());
+    Ok(())
+}
+
+/// The probe that operators use: the relay's own `/health`, which the new generation answers as soon as it is active.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_relays_own_health_page_lets_an_upgrade_pass_its_probation() -> anyhow::Result<()> {
+    // An address of this test's own, so that the port stays free until the relay has it.
+    let address = [127, rand::random_range(1..=254), rand::random_range(1..=254), 9];
+    let free = std::net::TcpListener::bind(SocketAddr::from((address, 0)))?.local_addr()?.to_string();
+    let url = format!("http://{free}/health");
+    let setup = Setup::new(program::relay()?)?.flags(["--probation", "1s", "--health-url", &url]);
+    let setup = setup.child(relay::OPEN).child(["--internal-listen", &free]);
+    let supervisor = setup.serve().await?;
+    assert_eq!(supervisor.upgrade().await?, 2);
+    let status = supervisor.status().await?;
+    assert_eq!((status.state(2), status.generations.len()), ("active", 2), "{status:?}");
+    Ok(())
+}
+
 /// An operator who sees what no probe does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollback_by_hand_undoes_the_switch() -> anyhow::Result<()> {

@@ -30,13 +30,15 @@ enum Then {
     Upgrade,
     UpgradeAndRollback,
     Crash,
+    /// Its successor crashes, while it drains itself.
+    UpgradeAndCrash,
 }
 
 const SERVES: &str = "quic [::]:0 1\nname echo\nhello\nadopt\nready\nserve";
 /// Goes neither by `drain` nor by SIGTERM.
 const STAYS: &str = "stubborn\nquic [::]:0 1\nname echo\nhello\nadopt\nready\nsessions 1\nhold";
 
-const STATES: [State; 9] = [
+const STATES: [State; 10] = [
     State {
         name: "first",
         scripts: ["hang", SERVES],
@@ -100,6 +102,13 @@ const STATES: [State; 9] = [
         then: Then::Crash,
         is_reached: |status| status.generations.is_empty(),
     },
+    State {
+        name: "standing in",
+        scripts: [STAYS, "exit 1"],
+        flags: &["--probation", "0s", "--drain-timeout", "5m"],
+        then: Then::UpgradeAndCrash,
+        is_reached: |status| status.state(1) == "active",
+    },
 ];
 
 impl State {
@@ -110,10 +119,14 @@ impl State {
         let exec = program.path().to_owned();
         let supervisor = setup.exec(exec).start()?;
         if self.then != Then::Nothing {
-            let status = supervisor.wait_for("an active generation", |status| status.active().is_some()).await?;
+            let mut status = supervisor.wait_for("an active generation", |status| status.active().is_some()).await?;
+            if self.then == Then::UpgradeAndCrash {
+                supervisor.upgrade().await?;
+                status = supervisor.status().await?;
+            }
             program.plays(self.scripts[1])?;
             match self.then {
-                Then::Crash => {
+                Then::Crash | Then::UpgradeAndCrash => {
                     let pid = status.active().and_then(|active| active.pid).context("its pid")?;
                     tests::process::signal_process(pid, Signal::SIGKILL)?;
                 }

@@ -5,7 +5,7 @@ mod checks;
 mod orders;
 mod renamed;
 
-use protocol::message::{FromChild, Generation};
+use protocol::message::{FromChild, Generation, ToChild};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
@@ -136,6 +136,8 @@ impl Watch {
         let shown = matches!(actions, [.., Action::Note(Note::Changed)]);
         let last = matches!(actions, [.., Action::Exit { .. }]);
         require(shown || last || actions.is_empty(), "a change that nobody is told of")?;
+        let reload = |action: &Action| matches!(action, Action::Send { message: ToChild::Reload, .. });
+        require(matches!(event, Event::Reload) || !actions.iter().any(reload), "reload unasked")?;
         for action in actions {
             self.obey(now, action)?;
         }

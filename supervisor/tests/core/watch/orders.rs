@@ -139,6 +139,7 @@ impl Watch {
             ToChild::Activate { seq } => {
                 require(wanted && process.ready, "activate without steering to it")?;
                 require(process.told != Told::Undrain, "activate for a stand-in")?;
+                require(process.told != Told::Activate, "activate for the active one")?;
                 process.told = Told::Activate;
                 Some(seq)
             }
