@@ -232,9 +232,11 @@ impl Control {
         tokio::join!(self.workers.stop(), self.cluster.stop());
         self.links.close().await;
         drop(self.own);
-        if !self.streams.is_empty() || self.operators {
-            // qmux writes a close in a task of its own, and axum an answer, which nothing lets us wait for.
-            tokio::time::sleep(STREAM_FLUSH).await;
+        // A peer that takes nothing is not waited for longer.
+        drop(tokio::time::timeout(CLOSE, self.node.wires.closed()).await);
+        if self.operators {
+            // axum writes an answer in a task of its own, which nothing lets us wait for.
+            tokio::time::sleep(ANSWER).await;
         }
         if forced == 0 {
             tracing::info!("drained");
@@ -259,8 +261,8 @@ const LAST_CALL: Duration = Duration::from_millis(100);
 /// How long sessions that are closed at once may take for it.
 const CLOSE: Duration = Duration::from_millis(500);
 
-/// How long stream sessions may take to write their closes, and operators to be answered.
-const STREAM_FLUSH: Duration = Duration::from_millis(50);
+/// How long operators may take to be answered.
+const ANSWER: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

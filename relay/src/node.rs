@@ -4,6 +4,7 @@ use crate::admission::Rules;
 use crate::drain::Registry;
 use crate::role::{Order, Role};
 use crate::stats::Stats;
+use crate::stream::Wires;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     pub(crate) protocols: Vec<&'static str>,
     /// From the first packet to the end of the MoQ setup; `None`: for ever.
     pub(crate) setup_timeout: Option<Duration>,
+    /// The byte streams that are open.
+    pub(crate) wires: Wires,
 }
 
 impl Node {
@@ -65,6 +68,7 @@ impl Node {
             server: moq_net::Server::new(),
             protocols: Vec::new(),
             setup_timeout: None,
+            wires: Wires::default(),
         })
     }
 }

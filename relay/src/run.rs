@@ -12,7 +12,7 @@ use crate::overlap::Links;
 use crate::role::Role;
 use crate::sockets::{ALONE, INTERNAL, Sockets};
 use crate::stats::{self, Stats};
-use crate::stream::{self, Listener};
+use crate::stream::{self, Listener, Wires};
 use crate::supervise::{self, Gauges, Inbox, Link, report};
 use crate::tls::{KEEP, Tls};
 use crate::worker::{Shared, Workers};
@@ -229,6 +229,7 @@ fn node(
         protocols: versions.alpns(),
         server: moq_net::Server::new().with_versions(versions),
         setup_timeout: config.listen.timeout,
+        wires: Wires::default(),
     }))
 }
 

@@ -6,6 +6,7 @@ use crate::config::UnixAllow;
 use crate::drain::Setup;
 use crate::node::{Node, Tally};
 use moq_tokio::transport::Session;
+use qmux::transport::Stream as Wire;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
@@ -40,23 +41,25 @@ async fn establish(
     max_streams: u64,
     node: &Node,
 ) -> Result<Established<Session<qmux::Session>>, SetupError> {
-    let mut config = qmux::Config::default();
+    let mut config = qmux::Config::new(WIRE);
     config.max_streams_bidi = max_streams;
     config.max_streams_uni = max_streams;
-    let protocols = node.protocols.iter().copied();
+    config.protocol = qmux::Protocol::Negotiate(node.protocols.iter().map(|&protocol| protocol.to_owned()).collect());
+    // Ours covers the whole setup.
+    config.handshake_timeout = Duration::ZERO;
     let session = match stream {
         Stream::Tcp(stream) => {
-            let config = qmux::tcp::Config::new(WIRE).protocols(protocols).session_config(config);
-            // Ours covers the whole setup.
-            config.handshake_timeout(Duration::ZERO).accept(stream).await?
+            let stats = Arc::new(qmux::TcpStats::new(&stream)?);
+            let wire = Wire::new(node.wires.hold(stream), WIRE, config.max_record_size).with_socket_stats(stats);
+            qmux::Session::accept(wire, config).await?
         }
         Stream::Unix(stream, allow) => {
             let peer = stream.peer_cred()?;
             if !permits(&allow, peer.uid(), peer.gid(), peer.pid()) {
                 return Err(SetupError::NotAllowed { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() });
             }
-            let config = qmux::uds::Config::new(WIRE).protocols(protocols).session_config(config);
-            config.handshake_timeout(Duration::ZERO).accept(stream).await?
+            let wire = Wire::new(node.wires.hold(stream), WIRE, config.max_record_size);
+            qmux::Session::accept(wire, config).await?
         }
     };
     handshake(node, Session::new(session), None, false).await

@@ -4,6 +4,9 @@
 //! clients wait in its queue for the one that is.
 
 mod accept;
+mod wire;
+
+pub(crate) use wire::Wires;
 
 use crate::config::UnixAllow;
 use crate::node::{Node, Tally};

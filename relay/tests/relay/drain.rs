@@ -2,6 +2,7 @@
 
 use crate::client::{Client, Via, quic};
 use crate::process::{PATIENCE, Relay};
+use crate::tap::Tap;
 use moq_net::Version;
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
@@ -74,25 +75,74 @@ async fn a_zero_timeout_closes_at_once_without_goaway() {
     assert_eq!(relay.wait().code(), Some(0));
 }
 
-/// One that arrives while the relay drains would otherwise be cut off without a word.
+/// One that arrives while the relay drains would otherwise be cut off without a word. It is told how long it has: what is
+/// left by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_setup_that_ends_in_a_drain_is_told_at_once() {
-    let mut relay = Relay::start(&["--auth-public", "**", "--drain-timeout", "5m"]);
+async fn a_setup_that_ends_in_a_drain_is_told_at_once_how_long_it_has() {
+    const DRAIN: Duration = Duration::from_secs(300);
+    let mut relay = Relay::start(&["--auth-public", "**", "--drain-timeout", "5m", "--drain-spread", "1m"]);
     let address = relay.quic();
     let mut endpoint = None;
-    let version = version("moq-lite-06");
+    // The one that says the time on the wire.
+    let version = version("moq-transport-18");
+    let early = Client::connect(Via::Quic(address, "/"), version).await.expect("connected");
     let connection = quic(address, version.alpn(), &mut endpoint).await.expect("connected");
+    relay.sessions(1);
     relay.signal(Signal::SIGTERM);
     assert!(relay.line("draining").contains("setup=1"));
+    let begun = Instant::now();
+    let told = tokio::time::timeout(PATIENCE, early.session.draining().recv()).await.expect("told").expect("a GOAWAY");
+    let spread = Duration::from_secs(60);
+    // Whoever is there at the beginning has the drain less its spread, from its own GOAWAY on.
+    let expected = DRAIN - spread - Duration::from_millis(500)..=DRAIN - spread;
+    assert!(told.timeout().is_some_and(|timeout| expected.contains(&timeout)), "{:?}", told.timeout());
+    while begun.elapsed() < Duration::from_secs(1) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let transport = web_transport_quinn::Session::raw(connection);
     let client = moq_net::Client::new().with_versions(version.into());
     let (session, driver) = client.connect(Instant::now(), transport).await.expect("set up");
     tokio::spawn(moq_net::time::run(driver));
-    let told = tokio::time::timeout(PATIENCE, session.draining().recv()).await.expect("told");
-    assert!(told.is_some());
-    drop(session);
+    let told = tokio::time::timeout(PATIENCE, session.draining().recv()).await.expect("told").expect("a GOAWAY");
+    let left = told.timeout().expect("a deadline");
+    let least = DRAIN.saturating_sub(begun.elapsed() + Duration::from_secs(1));
+    assert!((least..=DRAIN - Duration::from_secs(1)).contains(&left), "{left:?} are left, {least:?} at least");
+    drop((session, early));
     relay.line("drained");
     assert_eq!(relay.wait().code(), Some(0));
+}
+
+/// A crowd whose time is up at one moment: every close gets out with its reason before the process ends, on each transport.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_is_closed_with_the_reason_on_every_transport() {
+    const OF_EACH: usize = 60;
+    const REASON: &str = "goaway timeout";
+    let drain = ["--drain-timeout", "4s", "--drain-spread", "0s"];
+    let mut relay = Relay::start(&[&["--auth-public", "**", "--listen-tcp-bind", "127.0.0.1:0"], &drain[..]].concat());
+    let address = relay.quic();
+    let tcp = relay.field("listening for tcp", "address").parse().expect("an address");
+    let tapped = Tap::before(tcp).await.expect("a listener");
+    let (mut over_quic, mut over_tcp) = (Vec::new(), Vec::new());
+    for _ in 0..OF_EACH {
+        for via in [Via::Quic(address, "/"), Via::WebTransport(address, "/")] {
+            over_quic.push(Client::connect(via, version("moq-lite-06")).await.expect("connected"));
+        }
+        let client = Client::connect(Via::Tcp(tapped.address), version("moq-lite-06")).await;
+        over_tcp.push(client.expect("connected"));
+    }
+    relay.sessions(3 * OF_EACH);
+    relay.signal(Signal::SIGTERM);
+    for client in &over_quic {
+        let error = client.closed().await;
+        assert!(error.to_string().contains(REASON), "{error:?}");
+    }
+    for client in &over_tcp {
+        client.closed().await;
+    }
+    relay.line(&format!("deadline: {} closed", 3 * OF_EACH));
+    assert_eq!(relay.wait().code(), Some(0));
+    // What its clients make of it is their library's: the end of the stream.
+    assert_eq!(tapped.ended_with(REASON).await, OF_EACH);
 }
 
 /// The operator reads that the spread that was asked for is not the one that is used.

@@ -5,3 +5,4 @@ mod client;
 mod drain;
 mod process;
 mod serving;
+mod tap;

@@ -25,6 +25,13 @@ async fn line() -> anyhow::Result<Vec<Supervisor>> {
     Ok(nodes)
 }
 
+/// What was done, and what each node said of it last.
+fn said(nodes: &[Supervisor], when: &str) -> String {
+    let node = |(number, node): (usize, &Supervisor)| format!("node {number}:\n{}", node.process.tail());
+    let nodes: Vec<_> = (1..).zip(nodes).map(node).collect();
+    format!("{when}\n{}", nodes.join("\n"))
+}
+
 /// Shown for the issue: no frame is lost from one far end to the other, whichever node is replaced, and when all are at
 /// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +44,7 @@ async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyh
     for (number, node) in (1..).zip(&nodes) {
         node.upgrade().await.with_context(|| format!("upgrading node {number}"))?;
         for flow in [&down, &up] {
-            flow.check().await.with_context(|| format!("after the upgrade of node {number}"))?;
+            flow.check().await.with_context(|| said(&nodes, &format!("after the upgrade of node {number}")))?;
         }
     }
     let upgrades = nodes.iter().map(Supervisor::upgrade);
@@ -50,14 +57,14 @@ async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyh
         upgraded?;
     }
     for flow in [&down, &up] {
-        flow.check().await.context("after the upgrade of all")?;
+        flow.check().await.with_context(|| said(&nodes, "after the upgrade of all"))?;
     }
     // And when the old generations have gone, with every session that was kept beside its replacement.
     for node in &nodes {
         node.wait_for("one generation", |status| status.generations.len() == 1).await?;
     }
     for flow in [&down, &up] {
-        flow.check().await.context("after the end of the old generations")?;
+        flow.check().await.with_context(|| said(&nodes, "after the end of the old generations"))?;
     }
     Ok(())
 }
