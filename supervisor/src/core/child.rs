@@ -274,12 +274,13 @@ impl Core {
             State::Starting { .. } | State::Ending { .. } => false,
             State::Ready | State::Active | State::Standby | State::Draining { .. } => true,
         };
-        let unacknowledged_drain = child.pending.take().is_some_and(|pending| pending.role.is_drain());
+        let unacknowledged = child.pending.take().is_some();
         if log {
             out.push(warn(format!("generation {generation} can't be told anything any more: {error}")));
         }
         child.channel = Channel::Lost { error, exit_by: now.after(ACKNOWLEDGE) };
-        if unacknowledged_drain {
+        if unacknowledged {
+            // For one that drains this was its order to.
             self.drain_by_signal(generation, out);
         }
     }

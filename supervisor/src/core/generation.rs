@@ -283,13 +283,6 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) const fn is_drain(self) -> bool {
-        match self {
-            Self::Drain { .. } => true,
-            Self::Activate | Self::Standby | Self::Undrain => false,
-        }
-    }
-
     /// The message for it.
     pub(super) const fn name(self) -> &'static str {
         match self {
