@@ -7,7 +7,7 @@ use tests::client::echo::Session;
 use tests::client::media;
 use tests::client::webtransport::{self, Media};
 use tests::systemd::{self, Clients, Service, Setup};
-use tests::wait::PATIENCE;
+use tests::wait::{self, PATIENCE};
 
 /// Flags that let sessions stay with their generation for the whole of a test.
 const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
@@ -181,6 +181,36 @@ async fn stop_without_supervisor(service: &Service<'_>) -> anyhow::Result<()> {
     service.sandbox.empty(&service.name).await?;
     ensure!(service.cookies().await.is_err(), "a socket is still there");
     Ok(())
+}
+
+/// Guards a service that was started right after such a stop: what ends the old relay must leave the new service alone. The
+/// old relay ignores everything but SIGKILL, so that this takes all the time it can take.
+#[test]
+fn a_service_that_is_started_right_after_such_a_stop_is_left_alone() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.line(NEVER).install().await?;
+        // Not the address of the new one, which could not start otherwise.
+        service.plays("stubborn\nquic [::]:444 1\ndrains 1000\nhello\nadopt\nready\nhang")?;
+        service.must("start").await?;
+        service.kill("KILL").await?;
+        service.wait_property("SubState", "auto-restart").await?;
+        let old = sandbox.processes(&service.name)?;
+        ensure!(old.len() == 2, "a relay and the guard: {old:?}");
+        service.becomes_echo()?;
+        service.must("stop").await?;
+        service.must("start").await?;
+        let clients = Clients::start(Service::PORT).await?;
+        let (supervisor, relays) = (service.supervisor().await?, service.processes("echo")?);
+        wait::until(PATIENCE, "the ends of the old relay and of its guard", || {
+            let now = sandbox.processes(&service.name)?;
+            Ok(!old.iter().any(|pid| now.contains(pid)))
+        })
+        .await?;
+        clients.go_on().await?;
+        assert_eq!((service.supervisor().await?, service.processes("echo")?), (supervisor, relays));
+        assert_eq!(service.property("NRestarts").await?, "0");
+        clients.unharmed().await
+    })
 }
 
 /// Guards the operator's view: how a relay ended is known although it was another supervisor's child.
