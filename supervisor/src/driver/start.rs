@@ -13,7 +13,7 @@ use super::notify::Notify;
 use super::persist::Book;
 use super::reap::Reaper;
 use super::replace::Held;
-use super::signals::Signals;
+use super::signals::{self, Signals};
 use super::store::Store;
 use super::{Driver, REATTACH_INTERVAL, WAITING, Waiter, process, strangers};
 use crate::cli::{Config, Failure};
@@ -38,6 +38,8 @@ use tracing_subscriber::filter::Targets;
 
 /// Supervises until the end, and returns the exit status.
 ///
+/// Signals must be blocked: they wait until there are handlers, and the log's thread never gets any.
+///
 /// What was inherited is taken before anything else opens descriptors; then our own process is put in order, the log, the
 /// control socket (which fails when another supervisor is there), signals, the service manager; then the first generation,
 /// or those that are there.
@@ -55,7 +57,9 @@ pub fn run(config: Config, filter: Targets) -> Result<u8, Failure> {
     }
     let found = restore(&mut inherited, &config.settings, rand::random(), since_boot());
     let server = server(&config, &found, &mut inherited)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Its threads resolve names.
+    let runtime = runtime.enable_io().enable_time().on_thread_start(signals::none_for_this_thread).build();
     let runtime =
         runtime.map_err(|error| Failure::new(exit::FAILURE, format!("the event loop can't start: {error}")))?;
     runtime.block_on(async {
