@@ -73,6 +73,18 @@ impl Store {
         }
     }
 
+    /// Nothing is known any more of what was not confirmed: the next [`Store::add`] tells it anew, and a check is due. What the
+    /// manager has already it drops.
+    pub(super) fn doubt(&mut self) {
+        self.told.clear();
+        self.changes += 1;
+    }
+
+    /// Whether the last answer was that there is no room.
+    pub(super) const fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether there are changes that nobody has asked about yet.
     pub(super) const fn is_due(&self) -> bool {
         self.changes != self.asked
