@@ -28,7 +28,7 @@ use nix::time::{ClockId, clock_gettime};
 use protocol::cid::Cipher;
 use protocol::exit;
 use protocol::keys::BootId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -155,15 +155,21 @@ impl Driver {
             exit: None,
             config,
         };
-        match found {
+        let taken: BTreeSet<String> = match found {
             Start::Cold(lines) => {
                 for line in lines {
                     tracing::error!("{line}");
                 }
                 driver.events.push_back(Event::Start);
+                BTreeSet::new()
             }
-            Start::Warm(restored) => driver.take_over(*restored),
-        }
+            Start::Warm(restored) => {
+                driver.take_over(*restored);
+                driver.named().into_iter().map(|(name, _)| name).collect()
+            }
+        };
+        // Before anything is stored: what is new gets the same names, above all the state and the secret of a cold start.
+        driver.store.discard(&mut driver.notify, inherited.useless(|name| taken.contains(name)));
         driver.prepare(inherited).await;
         Ok(driver)
     }
@@ -240,8 +246,6 @@ impl Driver {
             }
         }
         self.persist();
-        let names = inherited.names().iter().filter(|name| names::is_ours(name));
-        self.store.discard(&mut self.notify, names);
         let useless = inherited.rest().next().is_some();
         drop(inherited);
         if useless {

@@ -65,9 +65,10 @@ impl Store {
         }
     }
 
-    /// Removes what was there before us and is of no use.
-    pub(super) fn discard<'a>(&mut self, notify: &mut Notify, names: impl Iterator<Item = &'a String>) {
-        for name in names.filter(|name| !self.kept.contains(*name) && !self.told.contains_key(*name)) {
+    /// Removes what was there before us and is of no use. To be called before anything is told: it goes by names, and what is
+    /// kept under one may be another file than ours.
+    pub(super) fn discard<'a>(&mut self, notify: &mut Notify, names: impl IntoIterator<Item = &'a str>) {
+        for name in names {
             notify.remove(name);
             self.changes += 1;
         }

@@ -292,7 +292,20 @@ async fn a_torn_slot_costs_nothing_and_two_are_a_cold_start() -> anyhow::Result<
     assert_eq!(active.generation, 1);
     assert_ne!(active.pid, pid);
     assert!(service.lines_with("can't be used") > 0);
-    Session::connect(service.address().await?).await?;
+
+    // And what it stored itself is what the next ones find.
+    let session = service.session().await?;
+    for _ in 0..2 {
+        service.kill().await?;
+        service.serve().await?;
+        assert_eq!(service.status().await?.active().context("active")?.pid, active.pid);
+        goes_on(&session).await?;
+    }
+    let mut names = manager(&service)?.names();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count, "a name is there twice: {names:?}");
     Ok(())
 }
 

@@ -109,8 +109,22 @@ fn what_is_new_is_stored_once_and_what_is_gone_removed_once() {
     store.add(&mut manager.notify, &named(&files[1..], &["b", "c"]));
     store.prune(&mut manager.notify, &named(&files[1..], &["b", "c"]));
     assert_eq!(manager.hears(), [stored("c"), removed("a")]);
-    store.discard(&mut manager.notify, [&"b".to_owned(), &"x".to_owned()].into_iter());
-    assert_eq!(manager.hears(), [removed("x")]);
+}
+
+/// Guards the next supervisor: of two files with one name it could use neither.
+#[test]
+fn what_was_there_before_us_is_removed_before_ours_is_stored_under_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut manager = Manager::new(folder.path(), 9);
+    let (files, mut store) = (files(2), Store::default());
+    manager.notify.store("state", files[0].as_fd());
+    manager.hears();
+    store.discard(&mut manager.notify, ["state"]);
+    assert!(store.is_due());
+    store.add(&mut manager.notify, &named(&files[1..], &["state"]));
+    manager.hears();
+    let [(name, kept)] = &manager.store[..] else { panic!("{:?}", manager.store) };
+    assert_eq!((name.as_str(), file(kept)), ("state", file(&files[1])));
 }
 
 #[tokio::test]
