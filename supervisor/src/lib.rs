@@ -6,6 +6,7 @@ pub mod control;
 pub mod core;
 pub mod driver;
 pub mod sockets;
+pub mod stat;
 pub mod state;
 pub mod steering;
 pub mod successor;

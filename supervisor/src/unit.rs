@@ -1,5 +1,6 @@
 //! The systemd unit that we run in, by our control group (proc_pid_cgroup(5)).
 
+use crate::stat::Stat;
 use std::fs;
 
 /// A service.
@@ -47,7 +48,7 @@ impl Unit {
         let inside = group(&groups)
             .and_then(|group| group.strip_prefix(&self.group))
             .is_some_and(|below| below.is_empty() || below.starts_with('/'));
-        inside && !is_ended(pid)
+        inside && Stat::of(pid).is_some_and(|stat| !stat.ended)
     }
 }
 
@@ -58,13 +59,6 @@ fn group(groups: &str) -> Option<&str> {
     let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let of_a_service = |path: &&str| path.split('/').any(|part| part.ends_with(".service"));
     of(":name=systemd:").filter(of_a_service).or(unified)
-}
-
-/// Field 3 of proc_pid_stat(5), behind the name, which may contain anything.
-fn is_ended(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, None | Some('Z' | 'X'))
 }
 
 #[cfg(test)]

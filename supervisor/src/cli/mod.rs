@@ -4,6 +4,7 @@
 //! become one ([`crate::driver`]).
 
 mod control_path;
+mod held;
 mod secret;
 mod values;
 
@@ -13,6 +14,7 @@ use crate::control::client::{self, Form};
 use crate::driver;
 use crate::{successor, sweep};
 use clap::{Args, Parser, Subcommand};
+use held::Held;
 use protocol::exit;
 use protocol::keys::Secret;
 use std::ffi::OsString;
@@ -211,8 +213,16 @@ impl std::error::Error for Failure {}
 /// Parses the process's arguments and does what they say.
 #[must_use]
 pub fn main() -> ExitCode {
+    let held = Held::all();
     let outcome = match Cli::try_parse() {
-        Ok(Cli { command: Some(request), .. }) => ask(request),
+        Ok(Cli { command: Some(request), .. }) => {
+            held.release();
+            ask(request)
+        }
+        Ok(Cli { command: None, supervise: Some(flags) }) if flags.upgrade_check => {
+            held.release();
+            configure(flags).and_then(|_| successor::check())
+        }
         Ok(Cli { command: None, supervise: Some(flags) }) => supervise(flags),
         Ok(Cli { command: None, supervise: None }) => {
             Err(Failure::new(exit::USAGE, "no program to run: name it with --exec PROGRAM, or see --help"))
@@ -249,10 +259,6 @@ fn ask(request: Request) -> Result<u8, Failure> {
 
 fn supervise(flags: Supervise) -> Result<u8, Failure> {
     let filter = flags.log_level.clone();
-    if flags.upgrade_check {
-        configure(flags)?;
-        return successor::check();
-    }
     driver::run(configure(flags)?, filter)
 }
 

@@ -7,8 +7,9 @@ use crate::core::{Event, Time};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// One that can't leave by then stays.
-const LIMIT: Duration = Duration::from_secs(5);
+/// One that can't leave by then stays: time for a check that gets no answer, and for another one. Below any limit that a
+/// service manager would have for a stop.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Whether somebody wants us to leave.
 #[derive(Debug, Default)]
@@ -21,11 +22,16 @@ pub(super) enum Leave {
 }
 
 impl Driver {
-    /// SIGRTMIN+1.
+    /// SIGRTMIN+1. What was found before does not count against it: there may be room by now, or an answer.
     pub(super) fn leave_wanted(&mut self) {
         match self.leave {
             Leave::Wanted { .. } => {}
-            Leave::Unasked => self.leave = Leave::Wanted { until: self.now().after(LIMIT) },
+            Leave::Unasked => {
+                self.leave = Leave::Wanted { until: self.now().after(LIMIT) };
+                if !self.store.is_complete() {
+                    self.tell_anew();
+                }
+            }
         }
     }
 
@@ -35,12 +41,23 @@ impl Driver {
         self.persist();
         let impossible = !self.notify.wanted() || self.book.trouble().is_some() || self.now() >= until;
         let checked = !self.checking && !self.store.is_due();
+        if !impossible && checked && !self.store.is_complete() && !self.store.is_full() {
+            // There was no answer.
+            self.tell_anew();
+            return self.check_store();
+        }
         if !impossible && !checked {
             return self.check_store();
         }
         self.leave = Leave::Unasked;
         let stored = !impossible && self.store.is_complete();
         self.events.push_back(Event::Leave { stored });
+    }
+
+    /// Has everything told once more that nobody has confirmed.
+    fn tell_anew(&mut self) {
+        self.store.doubt();
+        self.persist();
     }
 
     /// Asks whether the store has everything, unless it is being asked.

@@ -37,7 +37,7 @@ use crate::control::server::{Asked, ClientId, Running};
 use crate::control::{ListenerStatus, Reply, Request};
 use crate::core::{Core, Event, ExitStatus, RequestId, Snapshot, Time};
 use crate::sockets::{Handed, Merging, Table};
-use crate::successor::Own;
+use crate::successor::{Identity, Own};
 use beats::Beats;
 use children::Children;
 use commands::Background;
@@ -149,8 +149,8 @@ enum Happened {
 /// What a task has found out for the driver itself.
 #[derive(Debug)]
 enum News {
-    /// Our new program can take over, or why not.
-    Successor(Result<(), String>),
+    /// Our new program, this very file, can take over, or why not.
+    Successor(Result<Identity, String>),
     /// Whether the fd store has everything; `None`: the service manager does not say.
     Stored(Option<Checked>),
     /// The end of a process that is not our child.

@@ -7,8 +7,7 @@ use std::os::fd::RawFd;
 
 /// Lines for the log, which can't be open yet.
 ///
-/// Signals stay blocked, if they are: over execve our earlier program has blocked them until [`super::signals`] handles
-/// them again.
+/// Signals stay blocked until [`super::signals`] handles them.
 pub(super) fn tidy(known: &[RawFd]) -> Vec<String> {
     let mut lines = close_unknown(known);
     // Orphans of our children come to us, not to init (PR_SET_CHILD_SUBREAPER(2const)). PID 1 gets them anyway.

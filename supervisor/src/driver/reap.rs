@@ -3,6 +3,7 @@
 
 use super::lineage::{Lineage, Orphans, Process, Tree};
 use crate::core::ExitStatus;
+use crate::stat::Stat;
 use crate::sys::pidfd::{Pidfd, kill_group};
 use crate::sys::reap;
 use protocol::message::Generation;
@@ -158,11 +159,8 @@ impl Tree for Proc {
         children(&format!("/proc/{pid}/task"))
     }
 
-    /// The 22nd field of proc_pid_stat(5).
     fn start(&self, pid: u32) -> Option<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is a name in parentheses, which may contain anything.
-        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+        Stat::of(pid).map(|stat| stat.started)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::control::Reply;
 use crate::control::server::Saved;
 use crate::core::{Event, RequestId};
 use crate::state::{TriggerEntry, names};
-use crate::successor;
+use crate::successor::{self, Identity};
 use std::ffi::OsString;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -46,6 +46,14 @@ impl Held {
     }
 }
 
+/// Why the new program is not running yet.
+enum NotExecuted {
+    /// It is not the file any more that was asked: the one that is there by now has to be asked first.
+    Another,
+    /// It is not possible, for this reason.
+    Failed(String),
+}
+
 impl Driver {
     /// Somebody wants an upgrade.
     pub(super) fn upgrade_wanted(&mut self, waiter: Option<Waiter>, evict_oldest: bool) {
@@ -62,6 +70,10 @@ impl Driver {
 
     /// Goes on with what is held, if it is time. To be called when the core has been told everything.
     pub(super) fn attend_to_held(&mut self) {
+        if self.own_trouble.is_some() && !self.own.as_ref().is_some_and(successor::Own::has_changed) {
+            // The file that runs is in its place again.
+            self.own_trouble = None;
+        }
         if !self.held.wanted {
             return;
         }
@@ -76,7 +88,8 @@ impl Driver {
         if !self.core.is_settled() {
             return;
         }
-        let Some(own) = self.own.clone().filter(successor::Own::has_changed) else { return self.release() };
+        let other = self.own.clone().and_then(|own| own.other().map(|other| (own, other)));
+        let Some((own, other)) = other else { return self.release() };
         tracing::info!("{} is another program by now: asking it whether it can take over", own.path().display());
         let copy = self.book.copy();
         let (reaper, news) = (self.reaper.clone(), self.news.0.clone());
@@ -89,7 +102,7 @@ impl Driver {
                     output.and_then(|output| {
                         let understood = successor::is_confirmation(&output);
                         understood
-                            .then_some(())
+                            .then_some(other)
                             .ok_or_else(|| "is no moq-supervise that knows --upgrade-check".to_owned())
                     })
                 }
@@ -102,15 +115,18 @@ impl Driver {
     }
 
     /// The new program has answered.
-    pub(super) async fn successor_answered(&mut self, answer: Result<(), String>) {
+    pub(super) async fn successor_answered(&mut self, answer: Result<Identity, String>) {
         if self.held.check.take().is_none() {
             // Given up meanwhile.
             return;
         }
         let failure = match answer {
             // What has begun meanwhile comes first, and then it is asked again.
-            Ok(()) if !self.core.is_settled() => return,
-            Ok(()) => self.execute().await,
+            Ok(_) if !self.core.is_settled() => return,
+            Ok(asked) => match self.execute(asked).await {
+                NotExecuted::Another => return,
+                NotExecuted::Failed(why) => why,
+            },
             Err(why) => why,
         };
         tracing::warn!("the supervisor is not replaced, and neither is the relay: {failure}");
@@ -122,21 +138,26 @@ impl Driver {
         self.own_trouble = Some(failure);
     }
 
-    /// Executes the new program in place. Returns only if that is not possible, with the reason.
-    async fn execute(&mut self) -> String {
-        let Some(own) = self.own.clone() else { return "its path is not known".to_owned() };
+    /// Executes the new program in place, if it still is the file that was `asked`. Returns only if it is not running then.
+    async fn execute(&mut self, asked: Identity) -> NotExecuted {
+        let Some(own) = self.own.clone() else { return NotExecuted::Failed("its path is not known".to_owned()) };
         tracing::info!("executing {}", own.path().display());
         let blocked = match self.signals.block().await {
             Ok(blocked) => blocked,
-            Err(error) => return format!("signals can't be blocked: {error}"),
+            Err(error) => return NotExecuted::Failed(format!("signals can't be blocked: {error}")),
         };
         self.log.flush(LAST_LINES).await;
         self.quiesce().await;
         // From here on nobody else runs.
+        if own.other() != Some(asked) {
+            tracing::info!("{} is another program again", own.path().display());
+            drop(blocked);
+            return NotExecuted::Another;
+        }
         let error = self.hand_over(&own);
         self.persist();
         drop(blocked);
-        format!("{} can't be executed: {error}", own.path().display())
+        NotExecuted::Failed(format!("{} can't be executed: {error}", own.path().display()))
     }
 
     /// Answers what clients have asked, so that they can be handed over: those that are left wait for the upgrade.

@@ -47,19 +47,26 @@ impl Drop for Blocked {
     }
 }
 
+/// Has every signal wait in this thread, for good. No thread but the loop's may take one: its handler would note it in a pipe
+/// that an execve closes, while the loop believes that all are held back.
+pub(super) fn none_for_this_thread() {
+    // It fails for arguments that make no sense alone.
+    let _ = SigSet::all().thread_set_mask();
+}
+
 /// Those that are handled. SIGPIPE is ignored by std, and reset for children.
 pub(super) struct Signals(signal_hook_tokio::Signals);
 
 impl Signals {
-    /// Takes them over from here on.
+    /// Takes them over from here on. They have waited since the very beginning of the program, so that those which came
+    /// meanwhile come now; and threads that were started before have all of them blocked.
     ///
     /// # Errors
     /// As sigaction(2) and socketpair(2).
     pub(super) fn new() -> io::Result<Self> {
         let all = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD, leave()];
         let signals = signal_hook_tokio::Signals::new(all).map(Self)?;
-        // A mask is inherited over fork and exec; one that blocks SIGTERM would make us deaf. Our own earlier program has
-        // blocked all, so that those which came meanwhile come now.
+        // Whatever was inherited: one that blocks SIGTERM would make us deaf.
         SigSet::empty().thread_set_mask()?;
         Ok(signals)
     }

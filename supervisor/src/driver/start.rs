@@ -13,7 +13,7 @@ use super::notify::Notify;
 use super::persist::Book;
 use super::reap::Reaper;
 use super::replace::Held;
-use super::signals::Signals;
+use super::signals::{self, Signals};
 use super::store::Store;
 use super::{Driver, REATTACH_INTERVAL, WAITING, Waiter, process, strangers};
 use crate::cli::{Config, Failure};
@@ -28,7 +28,7 @@ use nix::time::{ClockId, clock_gettime};
 use protocol::cid::Cipher;
 use protocol::exit;
 use protocol::keys::BootId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -37,6 +37,8 @@ use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::filter::Targets;
 
 /// Supervises until the end, and returns the exit status.
+///
+/// Signals must be blocked: they wait until there are handlers, and the log's thread never gets any.
 ///
 /// What was inherited is taken before anything else opens descriptors; then our own process is put in order, the log, the
 /// control socket (which fails when another supervisor is there), signals, the service manager; then the first generation,
@@ -55,7 +57,9 @@ pub fn run(config: Config, filter: Targets) -> Result<u8, Failure> {
     }
     let found = restore(&mut inherited, &config.settings, rand::random(), since_boot());
     let server = server(&config, &found, &mut inherited)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Its threads resolve names.
+    let runtime = runtime.enable_io().enable_time().on_thread_start(signals::none_for_this_thread).build();
     let runtime =
         runtime.map_err(|error| Failure::new(exit::FAILURE, format!("the event loop can't start: {error}")))?;
     runtime.block_on(async {
@@ -151,15 +155,21 @@ impl Driver {
             exit: None,
             config,
         };
-        match found {
+        let taken: BTreeSet<String> = match found {
             Start::Cold(lines) => {
                 for line in lines {
                     tracing::error!("{line}");
                 }
                 driver.events.push_back(Event::Start);
+                BTreeSet::new()
             }
-            Start::Warm(restored) => driver.take_over(*restored),
-        }
+            Start::Warm(restored) => {
+                driver.take_over(*restored);
+                driver.named().into_iter().map(|(name, _)| name).collect()
+            }
+        };
+        // Before anything is stored: what is new gets the same names, above all the state and the secret of a cold start.
+        driver.store.discard(&mut driver.notify, inherited.useless(|name| taken.contains(name)));
         driver.prepare(inherited).await;
         Ok(driver)
     }
@@ -236,8 +246,6 @@ impl Driver {
             }
         }
         self.persist();
-        let names = inherited.names().iter().filter(|name| names::is_ours(name));
-        self.store.discard(&mut self.notify, names);
         let useless = inherited.rest().next().is_some();
         drop(inherited);
         if useless {

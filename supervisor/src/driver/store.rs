@@ -65,12 +65,25 @@ impl Store {
         }
     }
 
-    /// Removes what was there before us and is of no use.
-    pub(super) fn discard<'a>(&mut self, notify: &mut Notify, names: impl Iterator<Item = &'a String>) {
-        for name in names.filter(|name| !self.kept.contains(*name) && !self.told.contains_key(*name)) {
+    /// Removes what was there before us and is of no use. To be called before anything is told: it goes by names, and what is
+    /// kept under one may be another file than ours.
+    pub(super) fn discard<'a>(&mut self, notify: &mut Notify, names: impl IntoIterator<Item = &'a str>) {
+        for name in names {
             notify.remove(name);
             self.changes += 1;
         }
+    }
+
+    /// Nothing is known any more of what was not confirmed: the next [`Store::add`] tells it anew, and a check is due. What the
+    /// manager has already it drops.
+    pub(super) fn doubt(&mut self) {
+        self.told.clear();
+        self.changes += 1;
+    }
+
+    /// Whether the last answer was that there is no room.
+    pub(super) const fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Whether there are changes that nobody has asked about yet.

@@ -2,7 +2,7 @@
 
 use super::names;
 use crate::sys::inherit;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -69,13 +69,8 @@ impl Inherited {
 
     /// The one with this name. If there are several, they can't be told apart: none.
     pub fn one(&mut self, name: &str) -> Option<OwnedFd> {
-        match self.fds.get_mut(name).map(|fds| (fds.len(), fds.pop())) {
-            Some((1, fd)) => {
-                self.fds.remove(name);
-                fd
-            }
-            Some(_) | None => None,
-        }
+        self.fds.get(name).filter(|fds| fds.len() == 1)?;
+        self.fds.remove(name)?.pop()
     }
 
     /// All that are not called as we call ours: of `.socket` units.
@@ -83,10 +78,16 @@ impl Inherited {
         self.fds.extract_if(.., |name, _| !names::is_ours(name)).flat_map(|(_, fds)| fds).collect()
     }
 
-    /// Every name that came, taken or not.
+    /// Those of our names that came, without the ones that stand for one descriptor each of which `taken` says that it was taken
+    /// over. What a service manager keeps under the others is of no use to anybody, and would hide what is stored under them
+    /// from now on.
     #[must_use]
-    pub fn names(&self) -> &[String] {
-        &self.names
+    pub fn useless(&self, taken: impl Fn(&str) -> bool) -> BTreeSet<&str> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in self.names.iter().filter(|name| names::is_ours(name)) {
+            *counts.entry(name).or_default() += 1;
+        }
+        counts.into_iter().filter(|(name, count)| *count > 1 || !taken(name)).map(|(name, _)| name).collect()
     }
 
     /// Every descriptor that nobody has taken.
@@ -167,7 +168,7 @@ mod tests {
         for count in ["-1", "many", "99999999999"] {
             let (inherited, complaint) =
                 taken(Vec::new(), |name, value| Some(if name == "LISTEN_FDS" { count.to_owned() } else { value }));
-            assert!(inherited.names().is_empty());
+            assert!(inherited.names.is_empty());
             assert!(complaint.is_some_and(|line| line.contains(count)));
         }
     }
@@ -179,7 +180,22 @@ mod tests {
             inherited.insert(name.to_owned(), null());
         }
         assert_eq!(inherited.foreign().len(), 2);
-        assert!(inherited.one("channel.4").is_none());
+        for _ in 0..3 {
+            assert!(inherited.one("channel.4").is_none(), "they can't be told apart");
+        }
         assert!(inherited.one("secret").is_some());
+    }
+
+    #[test]
+    fn what_came_twice_or_was_not_taken_over_is_useless() {
+        let mut inherited = Inherited::default();
+        for name in ["relay.socket", "state", "secret", "secret", "guard"] {
+            inherited.insert(name.to_owned(), null());
+        }
+        let useless = |taken: &[&str]| -> Vec<String> {
+            inherited.useless(|name| taken.contains(&name)).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(useless(&["state", "secret"]), ["guard", "secret"]);
+        assert_eq!(useless(&[]), ["guard", "secret", "state"]);
     }
 }

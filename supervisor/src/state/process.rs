@@ -1,6 +1,7 @@
 //! Telling a process from a later one with the same number.
 
 use super::document::ProcessEntry;
+use crate::stat::Stat;
 use crate::sys::pidfd::Pidfd;
 
 impl ProcessEntry {
@@ -20,11 +21,8 @@ impl ProcessEntry {
     }
 }
 
-/// Field 22 of proc_pid_stat(5). The second field, the name, may contain anything, and ends with the last parenthesis.
 fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    Stat::of(pid).map(|stat| stat.started)
 }
 
 #[cfg(test)]

@@ -130,7 +130,10 @@ pub fn read(file: OwnedFd) -> Result<(Slots, Document, bool), Unusable> {
 #[must_use]
 pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -> Start {
     let Some(file) = fds.one(names::STATE) else {
-        return Start::Cold(Vec::new());
+        if !fds.has_state() {
+            return Start::Cold(Vec::new());
+        }
+        return useless(fds, "there are several of them");
     };
     let read = read(file).and_then(|(slots, document, same)| {
         let file = fds.one(names::SECRET).ok_or(Unusable::NoSecret)?;
@@ -140,13 +143,7 @@ pub fn restore(fds: &mut Inherited, settings: &Settings, seed: u64, now: Time) -
     });
     let (slots, document, same_format, secret, secret_file) = match read {
         Ok(read) => read,
-        Err(error) => {
-            end_strangers(fds);
-            return Start::Cold(vec![format!(
-                "what an earlier supervisor left can't be used; its generations are told to drain: {}",
-                with_causes(&error)
-            )]);
-        }
+        Err(error) => return useless(fds, &with_causes(&error)),
     };
     if document.ending == Ending::Stopped {
         return Start::Cold(Vec::new());
@@ -239,6 +236,12 @@ fn kept(name: &str, file: &str, fds: &mut Inherited) -> Result<KeptFile, String>
     let file = fds.one(file).ok_or("its descriptor is missing")?;
     read_memfd(file.as_fd(), MAX_KEPT_BYTES).map_err(|error| with_causes(&error))?;
     Ok(KeptFile { name: name.to_owned(), number, file })
+}
+
+fn useless(fds: &mut Inherited, why: &str) -> Start {
+    end_strangers(fds);
+    let what = "what an earlier supervisor left can't be used; its generations are told to drain";
+    Start::Cold(vec![format!("{what}: {why}")])
 }
 
 /// Tells every process that was left to drain: nobody could go on with it.

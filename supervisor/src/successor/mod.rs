@@ -7,4 +7,4 @@ mod own;
 
 pub use check::{FLAG, check, is_confirmation};
 pub use exec::execute;
-pub use own::Own;
+pub use own::{Identity, Own};

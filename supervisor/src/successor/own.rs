@@ -18,7 +18,7 @@ pub struct Own {
 
 /// What tells one content of a path from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+pub struct Identity {
     device: u64,
     inode: u64,
     size: u64,
@@ -49,10 +49,16 @@ impl Own {
         &self.path
     }
 
-    /// Whether another file is there. If none is, there is nothing to change to.
+    /// The file that is there now, if it is another one. If none is, there is nothing to change to.
+    #[must_use]
+    pub fn other(&self) -> Option<Identity> {
+        Identity::of(&self.path).filter(|file| *file != self.file)
+    }
+
+    /// Whether another file is there.
     #[must_use]
     pub fn has_changed(&self) -> bool {
-        Identity::of(&self.path).is_some_and(|file| file != self.file)
+        self.other().is_some()
     }
 }
 
@@ -103,6 +109,12 @@ mod tests {
         let own = find();
         program(&program_2, "another length");
         assert!(own.has_changed());
+
+        // And each is told from the one before.
+        let seen = own.other();
+        assert_eq!(own.other(), seen);
+        program(&program_2, "one more length, of a file that was asked already");
+        assert!(seen.is_some() && own.other() != seen);
     }
 
     #[test]

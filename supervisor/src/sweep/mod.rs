@@ -11,18 +11,18 @@
 #![expect(clippy::disallowed_methods, reason = "a command that waits, and is no supervisor")]
 
 mod job;
+mod remains;
 mod word;
 
 pub use word::Word;
 
 use crate::cli::Failure;
-use crate::sys::pidfd::Pidfd;
 use crate::unit::Unit;
 use nix::sys::signal::SigSet;
 use protocol::exit;
+use remains::Remains;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::process;
 use std::time::{Duration, Instant};
 
 /// The flag of the guard.
@@ -46,7 +46,7 @@ pub fn at_stop(patience: Duration) -> Result<u8, Failure> {
     }
     match job::of(&unit) {
         Ok(Some(job)) if job == "stop" => {
-            end_all(&unit, Duration::ZERO, patience);
+            end_all(&mut Remains::everybody(&unit), Duration::ZERO, patience);
         }
         // A restart, or none: the service ended by itself, and what follows is for systemd to decide.
         Ok(_) => {}
@@ -60,7 +60,9 @@ pub fn at_stop(patience: Duration) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Waits on standard input until no supervisor holds the other end, and then ends every other process of our own unit.
+/// Waits on standard input until no supervisor holds the other end, and then ends what the service has left in our own unit.
+///
+/// The unit may be started again at any time after that: whoever has come since is not touched.
 ///
 /// # Errors
 /// This is no unit's process.
@@ -76,7 +78,7 @@ pub fn when_abandoned() -> Result<u8, Failure> {
             Word::Patience(allowed) => patience = allowed,
         }
     }
-    end_all(&unit, patience, GRACE);
+    end_all(&mut Remains::of_the_last_service(&unit), patience, GRACE);
     Ok(exit::OK)
 }
 
@@ -97,26 +99,26 @@ fn own_unit() -> Result<Unit, Failure> {
 }
 
 /// Waits for `patience`, sends SIGTERM, waits for `grace`, and sends SIGKILL until nobody is left.
-fn end_all(unit: &Unit, patience: Duration, grace: Duration) {
-    if is_empty_within(unit, patience) {
+fn end_all(remains: &mut Remains<'_>, patience: Duration, grace: Duration) {
+    if is_empty_within(remains, patience) {
         return;
     }
-    signal_all(unit, libc::SIGTERM);
-    if is_empty_within(unit, grace) {
+    remains.signal(libc::SIGTERM);
+    if is_empty_within(remains, grace) {
         return;
     }
     // Whoever is killed may have started another just before. What SIGKILL does not end is beyond us.
     let killed_by = Instant::now() + GRACE;
-    while Instant::now() < killed_by && !others(unit).is_empty() {
-        signal_all(unit, libc::SIGKILL);
+    while Instant::now() < killed_by && !remains.are_gone() {
+        remains.signal(libc::SIGKILL);
         std::thread::sleep(LOOK_AGAIN);
     }
 }
 
-fn is_empty_within(unit: &Unit, limit: Duration) -> bool {
+fn is_empty_within(remains: &mut Remains<'_>, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
-        if others(unit).is_empty() {
+        if remains.are_gone() {
             return true;
         }
         if Instant::now() >= end {
@@ -124,22 +126,6 @@ fn is_empty_within(unit: &Unit, limit: Duration) -> bool {
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-}
-
-fn signal_all(unit: &Unit, signal: i32) {
-    for pid in others(unit) {
-        // Looked at again once it is open: the number could have become another's in between.
-        if let Some(process) = Pidfd::open(pid).ok().filter(|_| unit.has(pid)) {
-            // It has just ended.
-            let _ = process.send_signal(signal);
-        }
-    }
-}
-
-fn others(unit: &Unit) -> Vec<u32> {
-    let mut others = unit.processes();
-    others.retain(|pid| *pid != process::id());
-    others
 }
 
 #[cfg(test)]

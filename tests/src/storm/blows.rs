@@ -95,6 +95,10 @@ impl<'a> Blows<'a> {
         // It may end by itself meanwhile.
         let Ok(inside) = procfs::status_field(pid, "NSpid") else { return Ok(()) };
         let inside: u32 = inside.split_whitespace().last().context("a number")?.parse()?;
+        // Which handshakes it may cost depends on what it is doing, as far as anybody says.
+        if let Ok(status) = self.service.status().await {
+            self.book.look(&status);
+        }
         if signal_process(pid, Signal::SIGKILL).is_ok() {
             let now = self.book.now();
             self.book.note(|record| record.killed.extend([(inside, now)]));

@@ -2,6 +2,7 @@
 
 use super::record::{Loss, Moment, Record, Server};
 use crate::client::{SERVER_NAME, local_for};
+use crate::supervisor::Status;
 use crate::tls::{self, Seen};
 use anyhow::{Context as _, ensure};
 use rand::Rng as _;
@@ -37,6 +38,20 @@ impl Book {
 
     pub(super) fn note(&self, what: impl FnOnce(&mut Record)) {
         what(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Notes what a status says of the relays.
+    pub(super) fn look(&self, status: &Status) {
+        let now = self.now();
+        self.note(|record| {
+            for generation in &status.generations {
+                let most = record.foreign.entry(generation.generation).or_default();
+                *most = generation.foreign.max(*most);
+                if let Some(pid) = generation.pid {
+                    record.seen(pid, generation.state == "draining", now);
+                }
+            }
+        });
     }
 
     pub(super) fn record(&self) -> Record {

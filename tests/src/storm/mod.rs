@@ -90,12 +90,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Notes what the relays count; a supervisor that does not answer is looked at the next time.
 async fn look(blows: &Blows<'_>) {
     let Ok(status) = blows.service.status().await else { return };
-    blows.book.note(|record| {
-        for generation in &status.generations {
-            let most = record.foreign.entry(generation.generation).or_default();
-            *most = generation.foreign.max(*most);
-        }
-    });
+    blows.book.look(&status);
 }
 
 /// Waits until one relay is left, which this supervisor has started, and says what is held then. (More is held of one that

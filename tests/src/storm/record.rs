@@ -16,6 +16,8 @@ pub struct Record {
     pub faults: BTreeMap<String, usize>,
     /// Relays that were killed, by their process inside the sandbox, and when that was done.
     pub killed: BTreeMap<u32, Moment>,
+    /// Relays that drain, by their process, and when that was seen first: they take no handshakes from then on.
+    pub draining: BTreeMap<u32, Moment>,
     /// From when to when a relay was installed that dies while it serves.
     pub mortal: Vec<(Moment, Moment)>,
     /// Sessions that ended before their client ended them.
@@ -51,7 +53,8 @@ pub struct Server {
 }
 
 impl Record {
-    /// Only sessions of relays that died were lost, and handshakes that such a relay had taken on.
+    /// Only sessions of relays that died were lost, and handshakes that such a relay had taken on; and no packet reached a
+    /// relay that it was not for: whoever answers for a dead one does not count that one's packets.
     ///
     /// # Errors
     /// Something else was: the error names it.
@@ -60,7 +63,19 @@ impl Record {
         ensure!(lost.is_empty(), "sessions of relays that nobody killed were lost: {lost:?}\n{self}");
         let failed: Vec<_> = self.failed.iter().filter(|(begun, _)| !self.was_hit(*begun)).collect();
         ensure!(failed.is_empty(), "handshakes failed with no relay that died under them: {failed:?}\n{self}");
+        let foreign: BTreeMap<_, _> = self.foreign.iter().filter(|(_, packets)| **packets > 0).collect();
+        ensure!(foreign.is_empty(), "packets reached other relays than their own, by generation: {foreign:?}\n{self}");
         Ok(())
+    }
+
+    /// Notes in which state a relay was found.
+    pub fn seen(&mut self, pid: u32, drains: bool, when: Moment) {
+        if drains {
+            self.draining.entry(pid).or_insert(when);
+        } else {
+            // It may have been made active again, as the last one that is left.
+            self.draining.remove(&pid);
+        }
     }
 
     fn has_died(&self, server: Server) -> bool {
@@ -68,10 +83,11 @@ impl Record {
     }
 
     /// Whether a handshake that began then can have been with a relay that died before its end. It takes milliseconds; one
-    /// of which something was lost takes a probe timeout.
+    /// of which something was lost takes a probe timeout. A relay that had been draining before it began can't have had it.
     fn was_hit(&self, begun: Moment) -> bool {
         let before = |died: Moment| begun <= died && died <= begun + 2 * INITIAL_PTO;
-        self.killed.values().any(|died| before(*died))
+        let took_it = |pid: &u32| self.draining.get(pid).is_none_or(|since| begun <= *since);
+        self.killed.iter().any(|(pid, died)| before(*died) && took_it(pid))
             || self.mortal.iter().any(|(from, to)| *from <= begun && begun <= *to)
     }
 }
@@ -101,6 +117,34 @@ mod tests {
         record.lost = vec![loss(7, false), loss(8, true)];
         assert!(record.judge().is_ok());
         record.lost.push(loss(8, false));
+        assert!(record.judge().is_err());
+    }
+
+    #[test]
+    fn the_death_of_a_relay_that_drains_excuses_no_handshake_but_those_from_before() {
+        let at = |begun: Duration| {
+            let mut record = Record { killed: [(7, 5 * SECOND)].into(), ..Record::default() };
+            record.failed = vec![(begun, "timed out".to_owned())];
+            record
+        };
+        let drains = |mut record: Record| {
+            record.seen(7, true, 4 * SECOND);
+            record.seen(7, true, 5 * SECOND);
+            record
+        };
+        let [before, after] = [3_900, 4_100].map(Duration::from_millis);
+        assert!(drains(at(before)).judge().is_ok());
+        assert!(drains(at(after)).judge().is_err());
+        let mut again = drains(at(after));
+        again.seen(7, false, 4 * SECOND);
+        assert!(again.judge().is_ok(), "it was made active again");
+    }
+
+    #[test]
+    fn one_foreign_packet_is_too_many() {
+        let mut record = Record { foreign: [(1, 0), (2, 0)].into(), ..Record::default() };
+        assert!(record.judge().is_ok());
+        record.foreign.insert(2, 1);
         assert!(record.judge().is_err());
     }
 

@@ -164,6 +164,33 @@ async fn nobody_leaves_without_a_store_that_has_everything() -> anyhow::Result<(
     Ok(())
 }
 
+/// Guards restarts after a bad moment: a service manager that did not answer once, and a store that was too small until its
+/// limit was raised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_told_to_leave_asks_the_store_anew() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    manager(&service)?.holds(3);
+    service.serve().await?;
+    let said = || Ok(service.lines_with("FileDescriptorStoreMax=") == 1);
+    tests::wait::until(tests::wait::PATIENCE, "a warning", said).await.with_context(|| service.tail())?;
+    let session = service.session().await?;
+    manager(&service)?.holds(1_000);
+    tell_to_leave(&service)?;
+    assert_eq!(service.end().await?, Some(0), "{}", service.tail());
+    service.serve().await?;
+    service.wait_for("the upgrade", |status| status.active().is_some_and(|active| active.generation == 2)).await?;
+
+    manager(&service)?.is_busy(true);
+    assert_eq!(service.upgrade().await?, 3);
+    let said = || Ok(service.lines_with("does not confirm") > 0);
+    tests::wait::until(tests::wait::PATIENCE, "a warning", said).await.with_context(|| service.tail())?;
+    manager(&service)?.is_busy(false);
+    tell_to_leave(&service)?;
+    assert_eq!(service.end().await?, Some(0), "{}", service.tail());
+    service.serve().await?;
+    goes_on(&session).await
+}
+
 /// Guards the sockets that a dead relay's successor has taken over: another supervisor must steer to them as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_that_took_over_sockets_serves_on_under_the_next_supervisors() -> anyhow::Result<()> {
@@ -265,7 +292,20 @@ async fn a_torn_slot_costs_nothing_and_two_are_a_cold_start() -> anyhow::Result<
     assert_eq!(active.generation, 1);
     assert_ne!(active.pid, pid);
     assert!(service.lines_with("can't be used") > 0);
-    Session::connect(service.address().await?).await?;
+
+    // And what it stored itself is what the next ones find.
+    let session = service.session().await?;
+    for _ in 0..2 {
+        service.kill().await?;
+        service.serve().await?;
+        assert_eq!(service.status().await?.active().context("active")?.pid, active.pid);
+        goes_on(&session).await?;
+    }
+    let mut names = manager(&service)?.names();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count, "a name is there twice: {names:?}");
     Ok(())
 }
 

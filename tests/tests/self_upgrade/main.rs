@@ -6,3 +6,4 @@ mod manager;
 mod overlap;
 mod replace;
 mod service;
+mod signals;

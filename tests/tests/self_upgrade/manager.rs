@@ -1,4 +1,5 @@
 //! A stand-in for the service manager: it keeps descriptors (FDSTORE in sd_notify(3)) and hands them to the next supervisor.
+//! As systemd it keeps several of one name, and no file twice.
 
 use anyhow::Context as _;
 use nix::cmsg_space;
@@ -20,9 +21,11 @@ const ROOM: usize = 1_000;
 /// What it has been told and given.
 #[derive(Debug, Default)]
 struct Known {
-    store: BTreeMap<String, OwnedFd>,
+    store: Vec<(String, OwnedFd)>,
     /// As many fit.
     room: usize,
+    /// It does not read.
+    busy: bool,
     said: Vec<String>,
 }
 
@@ -41,7 +44,9 @@ impl Manager {
         let sink = Arc::downgrade(&known);
         std::thread::spawn(move || {
             while let Some(known) = sink.upgrade() {
-                if let Ok((text, fds)) = receive(&socket) {
+                if lock(&known).busy {
+                    std::thread::sleep(Duration::from_millis(10));
+                } else if let Ok((text, fds)) = receive(&socket) {
                     take(&mut lock(&known), &text, fds);
                 }
             }
@@ -54,17 +59,17 @@ impl Manager {
         let mut known = lock(&self.known);
         known.said.clear();
         let inheritable = |fd: &OwnedFd, flag| fcntl(fd, FcntlArg::F_SETFD(flag)).context("F_SETFD");
-        let last = known.store.values().map(std::os::fd::AsRawFd::as_raw_fd).max().unwrap_or(2);
+        let last = known.store.iter().map(|(_, fd)| fd.as_raw_fd()).max().unwrap_or(2);
         let names: BTreeMap<RawFd, &String> = known.store.iter().map(|(name, fd)| (fd.as_raw_fd(), name)).collect();
         let nothing = "-".to_owned();
         let names: Vec<&str> = (3..=last).map(|fd| names.get(&fd).copied().unwrap_or(&nothing).as_str()).collect();
         command.env("NOTIFY_SOCKET", &self.path);
         command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        for fd in known.store.values() {
+        for (_, fd) in &known.store {
             inheritable(fd, FdFlag::empty())?;
         }
         let child = command.spawn();
-        for fd in known.store.values() {
+        for (_, fd) in &known.store {
             inheritable(fd, FdFlag::FD_CLOEXEC)?;
         }
         child.context("starting the supervisor")
@@ -72,18 +77,24 @@ impl Manager {
 
     /// The names of what it keeps.
     pub(crate) fn names(&self) -> Vec<String> {
-        lock(&self.known).store.keys().cloned().collect()
+        lock(&self.known).store.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// A duplicate of what it keeps under this name.
     pub(crate) fn kept(&self, name: &str) -> anyhow::Result<OwnedFd> {
         let known = lock(&self.known);
-        Ok(known.store.get(name).with_context(|| format!("no {name} in {:?}", known.store.keys()))?.try_clone()?)
+        let found = known.store.iter().find(|(known, _)| known == name);
+        Ok(found.with_context(|| format!("no {name} in {:?}", known.store))?.1.try_clone()?)
     }
 
     /// From now on no more than this fits.
     pub(crate) fn holds(&self, room: usize) {
         lock(&self.known).room = room;
+    }
+
+    /// From now on it reads nothing, or again everything.
+    pub(crate) fn is_busy(&self, busy: bool) {
+        lock(&self.known).busy = busy;
     }
 
     /// Loses everything.
@@ -114,11 +125,13 @@ fn take(known: &mut Known, text: &str, fds: Vec<OwnedFd>) {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let name = value("FDNAME").unwrap_or("stored").to_owned();
     if value("FDSTORE") == Some("1") {
-        if known.store.len() < known.room {
-            known.store.extend(fds.into_iter().map(|fd| (name.clone(), fd)));
+        for fd in fds {
+            if known.store.len() < known.room && !known.store.iter().any(|(_, kept)| is_same(kept, &fd)) {
+                known.store.push((name.clone(), fd));
+            }
         }
     } else if value("FDSTOREREMOVE") == Some("1") {
-        known.store.remove(&name);
+        known.store.retain(|(kept, _)| *kept != name);
     }
     // A barrier's descriptor is closed here, after all that came before.
     known.said.push(text.to_owned());
@@ -137,6 +150,16 @@ fn receive(socket: &UnixDatagram) -> nix::Result<(String, Vec<OwnedFd>)> {
     }
     let length = message.bytes;
     Ok((String::from_utf8_lossy(&bytes[..length]).into_owned(), fds))
+}
+
+/// Whether two descriptors are of one open file (kcmp(2)), which is what systemd goes by.
+#[expect(unsafe_code, reason = "nix has no kcmp")]
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    /// KCMP_FILE of linux/kcmp.h.
+    const FILE: i32 = 0;
+    let ourselves = std::process::id();
+    // SAFETY: takes five integers, and looks.
+    unsafe { libc::syscall(libc::SYS_kcmp, ourselves, ourselves, FILE, one.as_raw_fd(), other.as_raw_fd()) == 0 }
 }
 
 #[expect(unsafe_code, reason = "nix gives received descriptors as numbers")]

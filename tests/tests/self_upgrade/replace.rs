@@ -5,7 +5,9 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use protocol::exit;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use supervisor::state::Slots;
 use tests::client::echo::Session;
 use tests::process::signal_process;
 use tests::procfs;
@@ -15,6 +17,14 @@ const FLAGS: [&str; 4] = ["--probation", "100ms", "--drain-timeout", "5m"];
 /// The inode of the program that a process runs.
 fn runs(pid: u32) -> anyhow::Result<u64> {
     Ok(fs::metadata(format!("/proc/{pid}/exe"))?.ino())
+}
+
+/// Puts a program of this text in the supervisor's place.
+fn put(service: &Service, text: &str) -> anyhow::Result<()> {
+    let new = service.folder().join("new");
+    fs::write(&new, text)?;
+    fs::set_permissions(&new, Permissions::from_mode(0o755))?;
+    Ok(fs::rename(&new, service.program())?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,6 +130,92 @@ async fn a_program_that_can_t_take_over_is_refused_with_its_reason() -> anyhow::
     assert_eq!(service.upgrade().await?, 2);
     assert_ne!(runs(pid)?, program);
     goes_on(&session).await
+}
+
+/// Guards what comes after a good answer: a program that can't be executed all the same, and one that is another by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_changes_after_it_has_confirmed_is_not_executed_unasked() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, false)?;
+    service.serve().await?;
+    let session = service.session().await?;
+    let (pid, program) = (service.pid()?, runs(service.pid()?)?);
+    let confirms = "echo 'moq-supervise can take over'; exit 0";
+    let cases = [
+        // The same file for all that can be seen of it, so execve itself fails.
+        (format!("#!/bin/sh\nchmod -x \"$0\"; {confirms}\n"), "can't be executed: Permission denied"),
+        // Another one, which is asked in turn.
+        (format!("#!/bin/sh\n{{ printf '#!/bin/sh\\nexit 7\\n' >\"$0\"; {confirms}; }}\n"), "ended with status 7"),
+        (format!("#!/bin/sh\n{{ echo garbage >\"$0\"; {confirms}; }}\n"), "Exec format error"),
+    ];
+    for (text, reason) in cases {
+        put(&service, &text)?;
+        let output = service.command(&["upgrade"]).await?;
+        assert_eq!(output.status.code(), Some(i32::from(exit::DENIED)), "{text}: {output:?}");
+        assert!(output.stderr.contains(reason), "{text}: {}", output.stderr);
+        assert_eq!(runs(pid)?, program);
+        assert_eq!(service.status().await?.generations.len(), 1);
+        goes_on(&session).await?;
+    }
+    // Nothing was given up for it: signals are handled, descriptors are not inherited, and a good one is executed.
+    service.replace_program()?;
+    signal_process(pid, Signal::SIGUSR2)?;
+    service.wait_for("generation 2", |status| status.active().is_some_and(|active| active.generation == 2)).await?;
+    assert_ne!(runs(pid)?, program);
+    goes_on(&session).await
+}
+
+/// Guards operators who take a bad program back: there is nothing to be alarmed about any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_alarm_ends_when_the_program_that_runs_is_in_its_place_again() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, false)?;
+    service.serve().await?;
+    let kept = service.folder().join("kept");
+    fs::hard_link(service.program(), &kept)?;
+    put(&service, "not a program\n")?;
+    assert_eq!(service.command(&["upgrade"]).await?.status.code(), Some(i32::from(exit::DENIED)));
+    let alarmed = async || -> anyhow::Result<bool> {
+        Ok(service.command(&["status", "--json"]).await?.stdout.contains("could not replace itself"))
+    };
+    assert!(alarmed().await?);
+    fs::rename(&kept, service.program())?;
+    let ended = async || Ok((!alarmed().await?).then_some(()));
+    tests::wait::eventually(tests::wait::PATIENCE, "the end of the alarm", ended).await?;
+    assert_eq!(service.upgrade().await?, 2);
+    Ok(())
+}
+
+/// The real question, about the state of a running supervisor and about what is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_check_says_what_it_could_go_on_with() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    let (_, content) = Slots::open(service.manager.as_ref().context("a manager")?.kept("state")?)?;
+    let state = |format: u32| -> anyhow::Result<Slots> {
+        let mut slots = Slots::create()?;
+        slots.write(format, &content.bytes)?;
+        Ok(slots)
+    };
+    let torn = state(content.format)?;
+    let file = fs::File::from(torn.as_fd().try_clone_to_owned()?);
+    file.write_all_at(b"torn", 70)?;
+    let cases: [(OwnedFd, i32, &str); 6] = [
+        (state(content.format)?.as_fd().try_clone_to_owned()?, 0, "moq-supervise can take over\n"),
+        (state(content.format + 1)?.as_fd().try_clone_to_owned()?, 0, "can take over, older generations will drain"),
+        (file.into(), 1, "the first slot has a wrong checksum, the second is blank"),
+        (Slots::create()?.as_fd().try_clone_to_owned()?, 1, "the first slot is blank, the second is blank"),
+        (fs::File::open("/dev/null")?.into(), 1, "not a memfd of two slots"),
+        (fs::File::open(service.program())?.into(), 1, "not a memfd of two slots"),
+    ];
+    for (input, status, words) in cases {
+        let mut command = std::process::Command::new(service.program());
+        command.args(["--upgrade-check", "--exec", "/bin/true"]).stdin(input);
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(words), "{words:?} is not in {said:?}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    Ok(())
 }
 
 /// Whoever ends while one program ends and the next begins is reaped, and missed.

@@ -51,8 +51,13 @@ impl Service {
 
     /// Starts a supervisor; the first one, or another one after the end of the one before.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
-        let path = std::env::var_os("PATH").context("PATH")?;
         let log = fs::File::options().create(true).append(true).open(&self.log)?;
+        self.start_with(log)
+    }
+
+    /// As [`Service::start`], with this for the log.
+    pub(crate) fn start_with(&mut self, log: fs::File) -> anyhow::Result<()> {
+        let path = std::env::var_os("PATH").context("PATH")?;
         // The shell gives LISTEN_PID, which only the process itself can know, and becomes the supervisor.
         let mut command = Command::new("/bin/sh");
         command.args(["-c", r#"LISTEN_PID=$$ exec "$0" "$@""#]).arg(&self.program).args(&self.flags);

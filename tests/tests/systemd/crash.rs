@@ -1,13 +1,16 @@
 //! The supervisor ends in a way that nobody planned, or is told to leave: the relays serve on, the next one goes on.
 
 use crate::{MOQ, server};
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 use tests::client::echo::Session;
 use tests::client::media;
 use tests::client::webtransport::{self, Media};
+use tests::procfs;
 use tests::systemd::{self, Clients, Service, Setup};
-use tests::wait::PATIENCE;
+use tests::wait::{self, PATIENCE};
 
 /// Flags that let sessions stay with their generation for the whole of a test.
 const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
@@ -181,6 +184,73 @@ async fn stop_without_supervisor(service: &Service<'_>) -> anyhow::Result<()> {
     service.sandbox.empty(&service.name).await?;
     ensure!(service.cookies().await.is_err(), "a socket is still there");
     Ok(())
+}
+
+/// Guards a service that was started right after such a stop: what ends the old relay must leave the new service alone. The
+/// old relay ignores everything but SIGKILL, so that this takes all the time it can take.
+#[test]
+fn a_service_that_is_started_right_after_such_a_stop_is_left_alone() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.line(NEVER).install().await?;
+        // Not the address of the new one, which could not start otherwise.
+        service.plays("stubborn\nquic [::]:444 1\ndrains 1000\nhello\nadopt\nready\nhang")?;
+        service.must("start").await?;
+        service.kill("KILL").await?;
+        service.wait_property("SubState", "auto-restart").await?;
+        let old = sandbox.processes(&service.name)?;
+        ensure!(old.len() == 2, "a relay and the guard: {old:?}");
+        service.becomes_echo()?;
+        service.must("stop").await?;
+        service.must("start").await?;
+        let clients = Clients::start(Service::PORT).await?;
+        let (supervisor, relays) = (service.supervisor().await?, service.processes("echo")?);
+        wait::until(PATIENCE, "the ends of the old relay and of its guard", || {
+            let now = sandbox.processes(&service.name)?;
+            Ok(!old.iter().any(|pid| now.contains(pid)))
+        })
+        .await?;
+        clients.go_on().await?;
+        assert_eq!((service.supervisor().await?, service.processes("echo")?), (supervisor, relays));
+        assert_eq!(service.property("NRestarts").await?, "0");
+        clients.unharmed().await
+    })
+}
+
+/// Guards the supervisors after one that could use nothing of what it found: what it stored itself must be all that is there
+/// under its names.
+#[test]
+fn after_a_state_that_can_t_be_used_the_next_one_can() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
+        let supervisor = service.supervisor().await?;
+        // It can't write it again before it is killed.
+        service.kill("STOP").await?;
+        let is_state = |target: &String| target.contains("moq-supervise-state");
+        let all = procfs::descriptors(supervisor)?;
+        let (number, _) = all.iter().find(|(_, target)| is_state(target)).context("a state")?;
+        let file = File::options().read(true).write(true).open(format!("/proc/{supervisor}/fd/{number}"))?;
+        for slot in [0, file.metadata()?.len() / 2] {
+            file.write_all_at(b"garbage", slot)?;
+        }
+        drop(file);
+        service.kill("KILL").await?;
+        service.wait_for_message("what an earlier supervisor left can't be used").await?;
+        // The old relay has the address until it has ended: until then a start fails.
+        service.wait_for("a cold start", |status| status.active().is_some()).await?;
+        service.wait_property("ActiveState", "active").await?;
+
+        let clients = Clients::start(Service::PORT).await?;
+        let sockets = service.cookies().await?;
+        let before: u32 = service.property("NRestarts").await?.parse()?;
+        for count in 1..=2 {
+            service.kill("KILL").await?;
+            service.started_anew(before + count, PATIENCE).await?;
+            service.wait_property("ActiveState", "active").await?;
+            clients.go_on().await?;
+        }
+        assert_eq!(service.cookies().await?, sockets);
+        clients.unharmed().await
+    })
 }
 
 /// Guards the operator's view: how a relay ended is known although it was another supervisor's child.

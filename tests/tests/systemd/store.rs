@@ -51,6 +51,25 @@ fn a_store_that_is_too_small_is_said_at_the_start_and_nobody_leaves() -> anyhow:
     Ok(())
 }
 
+/// Guards the remedy that the alarm names: a limit that was raised counts at the next restart, which costs nothing.
+#[test]
+fn a_store_whose_limit_was_raised_lets_a_restart_under_load_cost_nothing() -> anyhow::Result<()> {
+    systemd::test(async |sandbox| {
+        let service = Setup::shipped(sandbox)?.flags(&PATIENT).line("FileDescriptorStoreMax=3").start().await?;
+        service.wait_for_message("raise FileDescriptorStoreMax= in the unit").await?;
+        let clients = Clients::start(Service::PORT).await?;
+        let sockets = service.cookies().await?;
+        let line = "[Service]\nFileDescriptorStoreMax=100\n";
+        sandbox.write("/run/systemd/system/moq-supervise.service.d/zzz-store.conf", line, 0o644)?;
+        sandbox.must(&["systemctl", "daemon-reload"]).await?;
+        service.must("restart").await?;
+        assert_eq!(service.active().await?, 2);
+        ensure!(service.cookies().await?.is_superset(&sockets), "a socket was lost: {sockets:?}");
+        ensure!(alarms(&service).await?.is_empty(), "{:?}", alarms(&service).await?);
+        clients.unharmed().await
+    })
+}
+
 /// Guards against false alarms, and against a store that is thought to be complete because it was at the start.
 #[test]
 fn a_store_that_is_too_small_for_an_overlap_is_said_while_it_lasts() -> anyhow::Result<()> {

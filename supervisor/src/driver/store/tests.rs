@@ -1,11 +1,11 @@
-//! Against a manager that keeps descriptors as systemd does (`service_add_fd_store()` there), as many as fit.
+//! Against a manager that keeps descriptors as systemd does (`service_add_fd_store()` there), as many as fit: several of one
+//! name, and no file twice.
 
 use super::*;
 use crate::sys::inherit::take;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixDatagram;
@@ -34,7 +34,7 @@ impl Manager {
             let name = value("FDNAME").unwrap_or_default().to_owned();
             if value("FDSTORE").is_some() {
                 for fd in fds {
-                    if self.store.len() < self.room && !self.has(&name) {
+                    if self.store.len() < self.room && !self.has_file(&fd) {
                         self.store.push((name.clone(), fd));
                     }
                 }
@@ -48,6 +48,10 @@ impl Manager {
 
     fn has(&self, name: &str) -> bool {
         self.store.iter().any(|(known, _)| known == name)
+    }
+
+    fn has_file(&self, fd: &OwnedFd) -> bool {
+        self.store.iter().any(|(_, known)| file(known) == file(fd))
     }
 
     fn receive(&self) -> Option<(String, Vec<OwnedFd>)> {
@@ -76,47 +80,68 @@ impl Manager {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "something to store")]
-fn null() -> File {
-    File::open("/dev/null").expect("there")
+/// What tells one file in memory from another.
+fn file(fd: &impl std::os::fd::AsFd) -> (u64, u64) {
+    let stat = nix::sys::stat::fstat(fd).expect("open");
+    (stat.st_dev, stat.st_ino)
 }
 
-fn named<'a>(fd: &'a File, names: &[&str]) -> Vec<(String, BorrowedFd<'a>)> {
-    names.iter().map(|name| ((*name).to_owned(), fd.as_fd())).collect()
+/// Something to store.
+fn files(count: usize) -> Vec<OwnedFd> {
+    (0..count).map(|_| protocol::channel::sealed_memfd("test", b"").expect("made")).collect()
+}
+
+/// These files, each by its name.
+fn named<'a>(files: &'a [OwnedFd], names: &[&str]) -> Vec<(String, BorrowedFd<'a>)> {
+    names.iter().zip(files).map(|(name, fd)| ((*name).to_owned(), fd.as_fd())).collect()
 }
 
 #[test]
 fn what_is_new_is_stored_once_and_what_is_gone_removed_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 9);
-    let (null, mut store) = (null(), Store::default());
+    let (files, mut store) = (files(4), Store::default());
     let stored = |name: &str| format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
     let removed = |name: &str| format!("FDSTOREREMOVE=1\nFDNAME={name}");
-    store.add(&mut manager.notify, &named(&null, &["a", "b"]));
-    store.add(&mut manager.notify, &named(&null, &["a", "b"]));
+    store.add(&mut manager.notify, &named(&files, &["a", "b"]));
+    store.add(&mut manager.notify, &named(&files, &["a", "b"]));
     assert_eq!(manager.hears(), [stored("a"), stored("b")]);
-    store.add(&mut manager.notify, &named(&null, &["b", "c"]));
-    store.prune(&mut manager.notify, &named(&null, &["b", "c"]));
+    store.add(&mut manager.notify, &named(&files[1..], &["b", "c"]));
+    store.prune(&mut manager.notify, &named(&files[1..], &["b", "c"]));
     assert_eq!(manager.hears(), [stored("c"), removed("a")]);
-    store.discard(&mut manager.notify, [&"b".to_owned(), &"x".to_owned()].into_iter());
-    assert_eq!(manager.hears(), [removed("x")]);
+}
+
+/// Guards the next supervisor: of two files with one name it could use neither.
+#[test]
+fn what_was_there_before_us_is_removed_before_ours_is_stored_under_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut manager = Manager::new(folder.path(), 9);
+    let (files, mut store) = (files(2), Store::default());
+    manager.notify.store("state", files[0].as_fd());
+    manager.hears();
+    store.discard(&mut manager.notify, ["state"]);
+    assert!(store.is_due());
+    store.add(&mut manager.notify, &named(&files[1..], &["state"]));
+    manager.hears();
+    let [(name, kept)] = &manager.store[..] else { panic!("{:?}", manager.store) };
+    assert_eq!((name.as_str(), file(kept)), ("state", file(&files[1])));
 }
 
 #[tokio::test]
 async fn it_is_complete_when_a_check_has_found_everything() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 3);
-    let (null, mut store) = (null(), Store::default());
+    let (files, mut store) = (files(4), Store::default());
     assert!(store.is_complete() && !store.is_due());
-    store.add(&mut manager.notify, &named(&null, &["a", "b"]));
+    store.add(&mut manager.notify, &named(&files, &["a", "b"]));
     assert!(!store.is_complete() && store.is_due());
     manager.answers(&mut store).await;
     assert!(store.is_complete() && !store.is_due() && store.trouble().is_none());
     assert!(!manager.has(names::PROBE), "the probe is not left there");
     // What comes after a question is not in its answer.
-    store.add(&mut manager.notify, &named(&null, &["a", "b", "c"]));
+    store.add(&mut manager.notify, &named(&files, &["a", "b", "c"]));
     let check = store.check(&mut manager.notify).expect("a manager");
-    store.prune(&mut manager.notify, &named(&null, &["b", "c"]));
+    store.prune(&mut manager.notify, &named(&files[1..], &["b", "c"]));
     manager.hears();
     store.checked(&mut manager.notify, check.answer().await);
     assert!(!store.is_complete() && store.is_due());
@@ -127,16 +152,16 @@ async fn it_is_complete_when_a_check_has_found_everything() {
 async fn what_found_no_room_is_noticed_and_stored_once_there_is_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 3);
-    let (null, mut store) = (null(), Store::default());
+    let (files, mut store) = (files(4), Store::default());
     for names in [&["a", "b"][..], &["a", "b", "c", "d"]] {
-        store.add(&mut manager.notify, &named(&null, names));
+        store.add(&mut manager.notify, &named(&files, names));
         manager.answers(&mut store).await;
     }
     assert!(!store.is_complete() && !manager.has("d"));
     assert!(
         store.trouble().is_some_and(|line| line.contains("4 descriptors") && line.contains("FileDescriptorStoreMax="))
     );
-    let left = named(&null, &["c", "d"]);
+    let left = named(&files[2..], &["c", "d"]);
     store.prune(&mut manager.notify, &left);
     store.add(&mut manager.notify, &left);
     manager.answers(&mut store).await;
@@ -149,8 +174,8 @@ async fn what_found_no_room_is_noticed_and_stored_once_there_is_room() {
 async fn a_manager_without_a_store_is_noticed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 0);
-    let (null, mut store) = (null(), Store::default());
-    store.add(&mut manager.notify, &named(&null, &["a"]));
+    let (files, mut store) = (files(4), Store::default());
+    store.add(&mut manager.notify, &named(&files, &["a"]));
     manager.answers(&mut store).await;
     assert!(store.trouble().is_some() && !store.is_complete());
 }
@@ -159,12 +184,42 @@ async fn a_manager_without_a_store_is_noticed() {
 async fn a_manager_that_does_not_answer_is_not_waited_for_and_not_asked_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 9);
-    let (null, mut store) = (null(), Store::default());
-    store.add(&mut manager.notify, &named(&null, &["a"]));
+    let (files, mut store) = (files(4), Store::default());
+    store.add(&mut manager.notify, &named(&files, &["a"]));
     let check = store.check(&mut manager.notify).expect("a manager");
     assert_eq!(check.answer().await, None);
     store.checked(&mut manager.notify, None);
     assert!(!store.is_complete() && !store.is_due());
+}
+
+/// Guards restarts: one answer that did not come, or a store that was too small until its limit was raised, must not count
+/// for ever.
+#[tokio::test]
+async fn what_is_doubted_is_told_and_asked_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut manager = Manager::new(folder.path(), 2);
+    let (files, mut store) = (files(4), Store::default());
+    let all = named(&files, &["a", "b", "c"]);
+    store.add(&mut manager.notify, &all);
+    manager.answers(&mut store).await;
+    assert!(store.is_full() && !manager.has("c"));
+    manager.room = 9;
+    store.doubt();
+    store.add(&mut manager.notify, &all);
+    assert!(store.is_due());
+    manager.answers(&mut store).await;
+    assert!(store.is_complete() && !store.is_full() && manager.has("c"));
+    assert_eq!(manager.store.len(), 3, "nothing is there twice");
+
+    store.add(&mut manager.notify, &named(&files[3..], &["d"]));
+    let check = store.check(&mut manager.notify).expect("a manager");
+    drop(check);
+    store.checked(&mut manager.notify, None);
+    assert!(!store.is_complete() && !store.is_due());
+    store.doubt();
+    store.add(&mut manager.notify, &named(&files, &["a", "b", "c", "d"]));
+    manager.answers(&mut store).await;
+    assert!(store.is_complete() && manager.has("d"));
 }
 
 /// The socket of a manager that hangs holds few messages: the rest waits here, in order.
@@ -172,9 +227,9 @@ async fn a_manager_that_does_not_answer_is_not_waited_for_and_not_asked_again() 
 fn a_manager_that_reads_late_gets_everything_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut manager = Manager::new(folder.path(), 0);
-    let null = null();
+    let files = files(1);
     for number in 0..2_000 {
-        manager.notify.store(&number.to_string(), null.as_fd());
+        manager.notify.store(&number.to_string(), files[0].as_fd());
     }
     let mut heard = Vec::new();
     while heard.len() < 2_000 {
