@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How long a client waits for a sign of life before it takes its server for dead.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same for a client that keeps silent. The echo server's own is not shorter.
+pub const PATIENT: Duration = Duration::from_secs(30);
+
 /// The SHA-256 fingerprint of the certificate that was presented last, in hex.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(Arc<Mutex<Option<String>>>);
@@ -40,6 +43,19 @@ pub fn post_quantum_client(alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn:
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768];
     with_provider(provider, alpns, seen)
+}
+
+/// [`client`], except that it sends nothing of its own accord and takes its server for dead after [`PATIENT`] only: what it
+/// learns earlier, somebody has told it unasked.
+///
+/// # Errors
+/// As [`client`].
+pub fn silent_client(alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn::ClientConfig> {
+    let mut config = client(alpns, seen)?;
+    let mut transport = quinn::TransportConfig::default();
+    transport.max_idle_timeout(Some(PATIENT.try_into()?)).keep_alive_interval(None);
+    config.transport_config(Arc::new(transport));
+    Ok(config)
 }
 
 fn with_provider(provider: CryptoProvider, alpns: &[&str], seen: &Seen) -> anyhow::Result<quinn::ClientConfig> {

@@ -71,6 +71,19 @@ impl Child {
         }
     }
 
+    /// Whether sockets have been on their way to it, so that clients may know it.
+    pub(super) fn had_sockets(&self) -> bool {
+        match &self.state {
+            State::Starting { step, .. } => match step {
+                Step::Spawning | Step::Greeting => false,
+                Step::Adopting | Step::Adopted => true,
+            },
+            State::Ready | State::Active | State::Standby | State::Draining { .. } => true,
+            // One whose `hello` was accepted got some before it failed.
+            State::Ending { served, .. } => *served || self.about.is_some(),
+        }
+    }
+
     /// Whether it has its sockets and is not being ended, so that roles and news concern it.
     pub(super) fn is_adopted(&self) -> bool {
         match &self.state {
@@ -198,7 +211,7 @@ pub(super) enum State {
     },
     /// It failed, was evicted or overstayed.
     Ending {
-        /// It was switched to before: it may have connections.
+        /// It was switched to before, as far as is known: it may have connections.
         served: bool,
         escalation: Escalation,
     },

@@ -17,8 +17,8 @@ const MARGIN: Duration = Duration::from_secs(10);
 const MOST: usize = 32;
 
 impl Core {
-    /// Remembers a generation whose process has been reaped, if it ever had sockets. One that has drained to its end has
-    /// closed every connection itself: their late packets get no answer.
+    /// Remembers a generation whose process has been reaped, if it may have had sockets. One that has drained to its end
+    /// has closed every connection itself: their late packets get no answer.
     pub(super) fn mourn(
         &mut self,
         now: Time,
@@ -27,7 +27,9 @@ impl Core {
         status: ExitStatus,
         out: &mut Vec<Action>,
     ) {
-        let Some(about) = &child.about else { return };
+        if !child.had_sockets() {
+            return;
+        }
         match child.state {
             State::Draining { .. } if status == ExitStatus::Code(0) => {
                 out.push(Action::Forget { generation });
@@ -40,7 +42,9 @@ impl Core {
             | State::Standby
             | State::Ending { .. } => {}
         }
-        self.mourned.insert(generation, now.after(retention(about.idle_timeout)));
+        // Of one that an earlier supervisor of another version started, no more is known than that it lives.
+        let idle_timeout = child.about.as_ref().and_then(|about| about.idle_timeout);
+        self.mourned.insert(generation, now.after(retention(idle_timeout)));
         while self.mourned.len() > MOST
             && let Some((generation, _)) = self.mourned.pop_first()
         {

@@ -82,7 +82,8 @@ impl Core {
                 }
                 Part::Starting | Part::Ending => {
                     let escalation = Escalation::Terminated { kill_at: now.after(GRACE) };
-                    State::Ending { served: survivor.part == Part::Ending, escalation }
+                    // One that was starting may have been ready and steered to.
+                    State::Ending { served: true, escalation }
                 }
             };
             let child = Child { state, pid: survivor.pid, ..Child::new(now, core.settings.ready_timeout) };

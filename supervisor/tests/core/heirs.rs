@@ -194,6 +194,42 @@ fn the_dead_of_a_state_of_another_version_are_remembered_too() {
     assert!(out.contains(&heir), "the live one is not among them: {out:?}");
 }
 
+/// Its `hello` was said to a supervisor whose core this one can't read.
+#[test]
+fn a_generation_that_came_with_a_state_of_another_version_is_remembered_and_forgotten_like_any_other() {
+    use supervisor::core::{Part, Survivor, Time};
+    let generation = Generation(1);
+    for (part, status, remembered) in [
+        (Part::Active, ExitStatus::Signal(9), true),
+        (Part::Standby, ExitStatus::Signal(9), true),
+        (Part::Draining, ExitStatus::Signal(9), true),
+        (Part::Draining, ExitStatus::Code(0), false),
+        (Part::Starting, ExitStatus::Signal(15), true),
+        (Part::Ending, ExitStatus::Signal(9), true),
+    ] {
+        let mut survivors = vec![Survivor { generation, pid: Some(7), part }];
+        if part != Part::Active {
+            survivors.push(Survivor { generation: Generation(2), pid: Some(8), part: Part::Active });
+        }
+        let mut life = Life::new(settings());
+        life.now = Time::since_epoch(secs(5));
+        life.core = Core::degraded(settings(), 1, life.now, 3, true, &survivors, &[]);
+        life.feed_unwatched(Event::Resume { upgrade: false });
+        life.feed_unwatched(Event::Exited { generation, status });
+        if !remembered {
+            assert_eq!(life.heirs(), ["forget 1"], "{part:?}");
+            continue;
+        }
+        assert_eq!(life.core.mourned(), [generation], "{part:?}");
+        if part != Part::Active {
+            assert_eq!(life.heirs(), ["heir 2 of 1"], "{part:?}");
+        }
+        life.now = life.now.after(RETENTION);
+        life.feed_unwatched(Event::Tick);
+        assert!(life.heirs().contains(&"forget 1".to_owned()), "{part:?}");
+    }
+}
+
 /// When the numbers begin again, those of the dead are used again.
 #[test]
 fn new_keys_come_with_nobody_to_answer_for() {

@@ -25,7 +25,19 @@ impl Session {
     /// The handshake did not succeed within [`PATIENCE`].
     pub async fn connect(server: SocketAddr) -> anyhow::Result<Self> {
         let seen = Seen::default();
-        let config = tls::client(&[], &seen)?;
+        Self::connect_with(tls::client(&[], &seen)?, seen, server).await
+    }
+
+    /// The same, without keep-alive: see [`tls::silent_client`].
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub async fn connect_silently(server: SocketAddr) -> anyhow::Result<Self> {
+        let seen = Seen::default();
+        Self::connect_with(tls::silent_client(&[], &seen)?, seen, server).await
+    }
+
+    async fn connect_with(config: quinn::ClientConfig, seen: Seen, server: SocketAddr) -> anyhow::Result<Self> {
         let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
         let connecting = endpoint.connect_with(config, server, SERVER_NAME)?;
         let connection = wait::within(PATIENCE, "an echo session", connecting.into_future()).await??;
@@ -66,6 +78,12 @@ impl Session {
     #[must_use]
     pub fn ended(&self) -> Option<quinn::ConnectionError> {
         self.connection.close_reason()
+    }
+
+    /// Datagrams sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.connection.stats().udp_tx.datagrams
     }
 
     /// Datagrams sent and received.

@@ -8,6 +8,7 @@ pub mod line;
 pub mod media;
 pub mod native;
 pub mod scrape;
+pub mod silent;
 pub mod webtransport;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

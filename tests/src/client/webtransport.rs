@@ -72,8 +72,21 @@ impl Session {
         Self::connect_as(server, "/", media, versions).await
     }
 
+    /// As [`Session::connect`], without keep-alive: see [`tls::silent_client`].
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub async fn connect_silently(server: SocketAddr, media: &Media) -> anyhow::Result<Self> {
+        let seen = Seen::default();
+        let config = tls::silent_client(&[web_transport_quinn::ALPN], &seen)?;
+        let session = Self::connect_patiently(server, "/", media, Versions::default(), config, seen);
+        wait::within(PATIENCE, "a WebTransport session", session).await?
+    }
+
     async fn connect_as(server: SocketAddr, target: &str, media: &Media, versions: Versions) -> anyhow::Result<Self> {
-        let session = Self::connect_patiently(server, target, media, versions);
+        let seen = Seen::default();
+        let config = tls::client(&[web_transport_quinn::ALPN], &seen)?;
+        let session = Self::connect_patiently(server, target, media, versions, config, seen);
         wait::within(PATIENCE, "a WebTransport session", session).await?
     }
 
@@ -82,9 +95,9 @@ impl Session {
         target: &str,
         media: &Media,
         versions: Versions,
+        config: quinn::ClientConfig,
+        seen: Seen,
     ) -> anyhow::Result<Self> {
-        let seen = Seen::default();
-        let config = tls::client(&[web_transport_quinn::ALPN], &seen)?;
         let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
         let connection = endpoint.connect_with(config, server, SERVER_NAME)?.await.context("the QUIC handshake")?;
         let url = Url::parse(&format!("https://{SERVER_NAME}:{}{target}", server.port()))?;

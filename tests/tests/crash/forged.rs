@@ -1,11 +1,12 @@
 //! No packet and no ledger, however forged, makes any process say a token that would end a live connection.
 
-use crate::told::{kill, live_on, silent};
+use crate::told::kill;
 use anyhow::{Context as _, ensure};
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 use tests::client::line::Line;
+use tests::client::silent::Silent;
 use tests::supervisor::Setup;
 use tests::wait::{self, PATIENCE};
 use tests::{Replaceable, client};
@@ -23,7 +24,7 @@ async fn a_forged_ledger_ends_no_live_connection_and_brings_others_one_small_dat
     let (mut lines, mut sessions) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let line = Line::to(server).await?;
-        sessions.extend(silent(line.address(), 1).await?);
+        sessions.push(Silent::connect(line.address(), 1).await?);
         lines.push(line);
     }
     let victim = UdpSocket::bind(client::local_for(server))?;
@@ -62,7 +63,9 @@ async fn a_forged_ledger_ends_no_live_connection_and_brings_others_one_small_dat
     .await?;
     ensure!(came.iter().all(|packet| packet.len() <= 42), "too long");
     // Whatever else the heir had to send has been sent before these: entries are told in their order.
-    live_on(&sessions).await?;
+    for client in &sessions {
+        client.live_on().await?;
+    }
     ensure!(victim.recv(&mut [0; 1_500]).is_err(), "more than one datagram for an entry");
     Ok(())
 }
@@ -80,7 +83,7 @@ async fn spoofed_late_and_mangled_packets_end_no_live_connection() -> anyhow::Re
     for generation in 1..=3 {
         for _ in 0..2 {
             let line = Line::to(server).await?;
-            sessions.push((generation, silent(line.address(), 1).await?));
+            sessions.push((generation, Silent::connect(line.address(), 1).await?));
             lines.push(line);
         }
         if generation < 3 {
@@ -124,7 +127,7 @@ async fn spoofed_late_and_mangled_packets_end_no_live_connection() -> anyhow::Re
     // What an attacker heard, he can send to any client, in the server's name as far as a line goes.
     for (generation, sessions) in &sessions {
         if *generation != 2 {
-            live_on(sessions).await.with_context(|| format!("of generation {generation}"))?;
+            sessions.live_on().await.with_context(|| format!("of generation {generation}"))?;
         }
     }
     for line in &lines {
@@ -134,7 +137,7 @@ async fn spoofed_late_and_mangled_packets_end_no_live_connection() -> anyhow::Re
     }
     for (generation, sessions) in &sessions {
         if *generation != 2 {
-            live_on(sessions).await.with_context(|| format!("of generation {generation}, after the replay"))?;
+            sessions.live_on().await.with_context(|| format!("of generation {generation}, after the replay"))?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use std::net::SocketAddr;
 use tests::Replaceable;
 use tests::client::echo::Session;
+use tests::client::silent::Silent;
 use tests::supervisor::{Setup, Supervisor};
 use tests::wait::{self, PATIENCE};
 
@@ -107,14 +108,13 @@ async fn the_old_one_dies_on_standby_or_in_its_drain_and_the_new_one_serves() ->
         program.becomes_echo()?;
         let supervisor = setup.exec(program.path()).serve().await?;
         let server = supervisor.address().await?;
-        let of_the_old = Session::connect(server).await?;
-        of_the_old.echo(b"old").await?;
+        let of_the_old = Silent::connect(server, 1).await?;
         supervisor.process.signal(Signal::SIGUSR2)?;
         supervisor.wait_for(state, |status| status.state(1) == state).await?;
         let of_the_new = Session::connect(server).await?;
         of_the_new.echo(b"new").await?;
         kill(&supervisor, 1).await?;
-        crate::told::are_told(&[of_the_old]).await?;
+        of_the_old.are_told().await?;
         of_the_new.echo(b"still").await?;
         serves(&supervisor, server).await?;
         assert_eq!(supervisor.status().await?.state(2), "active");

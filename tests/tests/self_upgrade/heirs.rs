@@ -3,30 +3,14 @@
 use crate::service::Service;
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
-use quinn::ConnectionError;
 use std::collections::BTreeSet;
-use tests::client::echo::Session;
+use std::time::{Duration, Instant};
 use tests::client::line::Line;
+use tests::client::silent::{Silent, all_reset};
 use tests::process::signal_process;
 use tests::wait::{self, PATIENCE};
 
 const FLAGS: [&str; 4] = ["--probation", "0s", "--drain-timeout", "5m"];
-
-/// A session that is silent once it has echoed; its idle timeout is longer than any wait here.
-async fn silent(server: std::net::SocketAddr) -> anyhow::Result<Session> {
-    let session = Session::connect(server).await?;
-    session.echo(b"here").await?;
-    Ok(session)
-}
-
-async fn is_told(session: &Session) -> anyhow::Result<()> {
-    wait::until(PATIENCE, "the reset", || match session.ended() {
-        None => Ok(false),
-        Some(ConnectionError::Reset) => Ok(true),
-        Some(other) => anyhow::bail!("ended otherwise: {other}"),
-    })
-    .await
-}
 
 /// SIGKILL to the active generation, and its successor.
 async fn crash(service: &Service) -> anyhow::Result<u32> {
@@ -46,7 +30,8 @@ async fn an_orphan_is_answered_after_a_self_upgrade_and_a_crash_of_the_superviso
     let mut service = Service::new(&FLAGS, true)?;
     service.serve().await?;
     let line = Line::to(service.address().await?).await?;
-    let session = silent(line.address()).await?;
+    let sessions = Silent::connect(line.address(), 1).await?.into_sessions();
+    let [session] = &sessions[..] else { anyhow::bail!("one session") };
     line.cut(true);
     assert_eq!(crash(&service).await?, 2);
     service.replace_program()?;
@@ -56,7 +41,7 @@ async fn an_orphan_is_answered_after_a_self_upgrade_and_a_crash_of_the_superviso
     assert_eq!(service.upgrade().await?, 4);
     line.cut(false);
     let _no_echo = wait::within(PATIENCE, "an answer", session.echo(b"anybody?")).await?;
-    is_told(&session).await.with_context(|| service.tail())
+    wait::until(PATIENCE, "the reset", || all_reset(&sessions)).await.with_context(|| service.tail())
 }
 
 /// Both die at once, the supervisor first, so that nobody saw the relay's end.
@@ -65,19 +50,55 @@ async fn clients_of_a_relay_that_died_unseen_are_told_by_the_next_supervisor() -
     let mut service = Service::new(&FLAGS, true)?;
     let status = service.serve().await?;
     let server = service.address().await?;
-    let mut sessions = Vec::new();
-    for _ in 0..10 {
-        sessions.push(silent(server).await?);
-    }
+    let clients = Silent::connect(server, 10).await?;
     let relay = status.active().and_then(|active| active.pid).context("it runs")?;
     service.kill().await?;
     signal_process(relay, Signal::SIGKILL)?;
     service.serve().await?;
-    for session in &sessions {
-        is_told(session).await.with_context(|| service.tail())?;
-    }
-    silent(server).await?;
+    clients.are_told().await.with_context(|| service.tail())?;
+    Silent::connect(server, 1).await?.live_on().await
+}
+
+/// The relay is not the next supervisor's child, and its end is noticed all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_relay_that_dies_under_the_next_supervisor_are_told() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    let server = service.address().await?;
+    let clients = Silent::connect(server, 5).await?;
+    service.kill().await?;
+    service.serve().await?;
+    assert_eq!(crash(&service).await?, 2);
+    clients.are_told().await.with_context(|| service.tail())?;
+    Silent::connect(server, 1).await?.live_on().await
+}
+
+/// Of what another version knew of its generations, nothing can be read but that they live; so their clients may live on
+/// for as long as those of a relay that names no idle timeout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_generation_that_came_with_a_state_of_another_version_is_mourned_and_forgotten() -> anyhow::Result<()> {
+    const RETENTION: Duration = Duration::from_secs(40);
+    let mut service = Service::new(&FLAGS, true)?;
+    service.serve().await?;
+    let server = service.address().await?;
+    let clients = Silent::connect(server, 5).await?;
+    service.kill().await?;
+    service.ages_the_state()?;
+    service.serve().await?;
+    assert_eq!(service.lines_with("of another version"), 1);
+    assert_eq!(crash(&service).await?, 2);
+    let dead = Instant::now();
+    clients.are_told().await.with_context(|| service.tail())?;
+    ensure!(stored(&service)? == ["ledger.1", "ledger.2"], "{:?}", stored(&service)?);
+    wait::until(RETENTION + PATIENCE, "the end of the ledger", || Ok(stored(&service)? == ["ledger.2"])).await?;
+    ensure!(dead.elapsed() + Duration::from_secs(1) >= RETENTION, "after {:?}", dead.elapsed());
     Ok(())
+}
+
+/// The ledgers that the service manager keeps.
+fn stored(service: &Service) -> anyhow::Result<Vec<String>> {
+    let names = service.manager.as_ref().context("a manager")?.names();
+    Ok(names.into_iter().filter(|name| name.starts_with("ledger.")).collect::<BTreeSet<_>>().into_iter().collect())
 }
 
 /// The document and the descriptor are there before the child has its ledger, and gone once nobody needs them.
@@ -85,11 +106,7 @@ async fn clients_of_a_relay_that_died_unseen_are_told_by_the_next_supervisor() -
 async fn ledgers_are_in_the_fd_store_as_long_as_their_clients_may_live() -> anyhow::Result<()> {
     let mut service = Service::new(&FLAGS, true)?;
     service.serve().await?;
-    let _session = silent(service.address().await?).await?;
-    let stored = |service: &Service| -> anyhow::Result<Vec<String>> {
-        let names = service.manager.as_ref().context("a manager")?.names();
-        Ok(names.into_iter().filter(|name| name.starts_with("ledger.")).collect::<BTreeSet<_>>().into_iter().collect())
-    };
+    let _client = Silent::connect(service.address().await?, 1).await?;
     wait::until(PATIENCE, "the ledger", || Ok(stored(&service)? == ["ledger.1"])).await?;
     crash(&service).await?;
     wait::until(PATIENCE, "both ledgers", || Ok(stored(&service)? == ["ledger.1", "ledger.2"])).await?;

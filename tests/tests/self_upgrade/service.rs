@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use supervisor::state::Slots;
 use tempfile::TempDir;
 use tests::client::echo::{Habit, Session, Steady};
 use tests::process::{Launch, Output, signal_process};
@@ -106,6 +107,16 @@ impl Service {
         let new = self.folder.path().join("new");
         fs::copy(program::supervisor()?, &new)?;
         fs::rename(new, &self.program).context("replacing the supervisor's program")
+    }
+
+    /// Makes what the manager keeps a state that another version of the supervisor has written.
+    pub(crate) fn ages_the_state(&self) -> anyhow::Result<()> {
+        let (mut slots, content) = Slots::open(self.manager.as_ref().context("a manager")?.kept("state")?)?;
+        let mut document: serde_json::Value = serde_json::from_slice(&content.bytes)?;
+        document["mood"] = "unknown to this version".into();
+        document["exact"] = serde_json::json!({"another": "core"});
+        slots.write(content.format + 1, &serde_json::to_vec(&document)?)?;
+        Ok(())
     }
 
     pub(crate) fn program(&self) -> &Path {
