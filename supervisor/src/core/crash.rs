@@ -230,12 +230,13 @@ impl Core {
         let Phase::Down { holder, respawn } = &mut self.phase else { return };
         respawn.failed = respawn.failed.saturating_add(1);
         respawn.step = Attempt::Waiting { at: now.after(delay) };
-        let dead = match holder {
-            Holder::Dead { generation, .. } => Some(*generation),
-            Holder::StandIn { .. } | Holder::Nobody => None,
+        let (dead, somebody_serves) = match holder {
+            Holder::Dead { generation, .. } => (Some(*generation), false),
+            Holder::StandIn { .. } => (None, true),
+            Holder::Nobody => (None, false),
         };
         self.respawn_for_queued(now);
-        let held = dead.is_none_or(|_| self.stand_in(now, out));
+        let held = somebody_serves || self.stand_in(now, out);
         self.steer(out);
         out.extend(dead.filter(|_| !held).map(|generation| Action::Retire { generation }));
     }
