@@ -302,6 +302,6 @@ fn own_status(status: ExitStatus) -> u8 {
         ExitStatus::Code(0) => exit::NOT_READY,
         ExitStatus::Code(code) => code,
         ExitStatus::Signal(signal) => signal.saturating_add(128),
-        ExitStatus::Unknown => exit::FAILURE,
+        ExitStatus::Unknown | ExitStatus::Lost => exit::FAILURE,
     }
 }

@@ -27,8 +27,8 @@ pub(super) struct Mourned {
 }
 
 impl Core {
-    /// Remembers a generation whose process has been reaped, if it may have had sockets. One that has drained to its end has
-    /// closed every connection itself: their late packets get no answer.
+    /// Remembers a generation whose process has ended, if it may have had sockets. One that has drained to its end has
+    /// closed every connection itself: their late packets get no answer. Of one that may live, nobody speaks.
     pub(super) fn mourn(
         &mut self,
         now: Time,
@@ -40,17 +40,14 @@ impl Core {
         if !child.had_sockets() {
             return;
         }
-        match child.state {
-            State::Draining { .. } if status == ExitStatus::Code(0) => {
-                out.push(Action::Forget { generation });
-                return;
-            }
-            State::Draining { .. }
-            | State::Starting { .. }
-            | State::Ready
-            | State::Active
-            | State::Standby
-            | State::Ending { .. } => {}
+        let (drained, ended) = match status {
+            ExitStatus::Code(0) => (child.drain_left(now).is_some(), true),
+            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => (false, true),
+            ExitStatus::Lost => (false, false),
+        };
+        if drained || !ended {
+            out.push(Action::Forget { generation });
+            return;
         }
         // Of one that an earlier supervisor of another version started, no more is known than that it lives.
         let idle_timeout = child.about.as_ref().and_then(|about| about.idle_timeout);

@@ -54,6 +54,8 @@ fn the_active_one_answers_for_whoever_ends_without_a_word() {
         (ExitStatus::Code(1), "heir 3 of 1"),
         (ExitStatus::Signal(9), "heir 3 of 1"),
         (ExitStatus::Unknown, "heir 3 of 1"),
+        // Its clients may be well.
+        (ExitStatus::Lost, "forget 1"),
     ] {
         let mut life = Life::with_generations(settings(), 3);
         life.exits(1, status);

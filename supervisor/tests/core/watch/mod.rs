@@ -205,9 +205,9 @@ impl Watch {
                 let stand_in = self.processes.get(generation).is_some_and(|process| process.told == Told::Undrain);
                 let unasked = *status == ExitStatus::Code(0) && self.is_active(*generation) && !stand_in;
                 let process = self.processes.remove(generation);
-                // One that has drained to its end has told its clients itself.
+                // One that has drained to its end has told its clients itself; one that is lost may have some still.
                 if let Some(Process { ready, steered, .. }) = process.filter(|one| one.adopting || one.adopted)
-                    && *status != ExitStatus::Code(0)
+                    && ![ExitStatus::Code(0), ExitStatus::Lost].contains(status)
                 {
                     self.gone.insert(*generation, Gone { at: now, ready, steered });
                 }
