@@ -82,11 +82,18 @@ impl Core {
                 }
             }
             FromChild::Stats(stats) => {
+                let mut serves = false;
                 if let Some(child) = self.children.get_mut(&generation) {
+                    // Packets come to it from the moment that it has the sockets of a dead one, so an earlier supervisor
+                    // may have steered to it, and have been killed with its `ready`.
+                    serves = child.takes_over.is_some() && (stats.sessions > 0 || stats.handshakes > 0);
                     child.stats = stats;
                     child.stats_due = Some(now.after(STATS_TIMEOUT));
                 }
                 self.counters_changed(generation, out);
+                if serves && let Some(Step::Adopted) = self.step(generation) {
+                    self.ready(now, generation, out);
+                }
             }
             FromChild::Unsupported { message } => {
                 out.push(warn(format!("generation {generation} does not know the message {message:?}")));

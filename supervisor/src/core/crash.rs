@@ -230,12 +230,13 @@ impl Core {
         let Phase::Down { holder, respawn } = &mut self.phase else { return };
         respawn.failed = respawn.failed.saturating_add(1);
         respawn.step = Attempt::Waiting { at: now.after(delay) };
-        let dead = match holder {
-            Holder::Dead { generation, .. } => Some(*generation),
-            Holder::StandIn { .. } | Holder::Nobody => None,
+        let (dead, somebody_serves) = match holder {
+            Holder::Dead { generation, .. } => (Some(*generation), false),
+            Holder::StandIn { .. } => (None, true),
+            Holder::Nobody => (None, false),
         };
         self.respawn_for_queued(now);
-        let held = dead.is_none_or(|_| self.stand_in(now, out));
+        let held = somebody_serves || self.stand_in(now, out);
         self.steer(out);
         out.extend(dead.filter(|_| !held).map(|generation| Action::Retire { generation }));
     }
@@ -301,6 +302,6 @@ fn own_status(status: ExitStatus) -> u8 {
         ExitStatus::Code(0) => exit::NOT_READY,
         ExitStatus::Code(code) => code,
         ExitStatus::Signal(signal) => signal.saturating_add(128),
-        ExitStatus::Unknown => exit::FAILURE,
+        ExitStatus::Unknown | ExitStatus::Lost => exit::FAILURE,
     }
 }

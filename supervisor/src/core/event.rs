@@ -36,6 +36,9 @@ pub enum ExitStatus {
     Signal(u8),
     /// It was not our child any more (an earlier supervisor's) and the kernel does not say.
     Unknown,
+    /// Nobody can say whether it has ended: it can neither be found nor be told anything. Nobody answers for it, since it
+    /// may have connections.
+    Lost,
 }
 
 /// Why a program could not be started.

@@ -313,5 +313,6 @@ pub(super) fn describe(status: ExitStatus) -> String {
         ExitStatus::Code(code) => format!("exited with status {code}"),
         ExitStatus::Signal(signal) => format!("was ended by signal {signal}"),
         ExitStatus::Unknown => "ended with an unknown status".to_owned(),
+        ExitStatus::Lost => "can neither be found nor be told anything any more".to_owned(),
     }
 }

@@ -5,6 +5,7 @@ use super::generation::{Child, State};
 use super::time::Time;
 use super::{Core, Holder, Phase};
 use protocol::message::Generation;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The idle timeout of a child that named none.
@@ -16,9 +17,18 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// So many dead are remembered at most: a crash loop must fill neither memory nor the fd store.
 const MOST: usize = 32;
 
+/// A generation whose process has been reaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Mourned {
+    /// When its clients have given up.
+    forget_at: Time,
+    /// It was switched to before, as far as is known.
+    served: bool,
+}
+
 impl Core {
-    /// Remembers a generation whose process has been reaped, if it may have had sockets. One that has drained to its end
-    /// has closed every connection itself: their late packets get no answer.
+    /// Remembers a generation whose process has ended, if it may have had sockets. One that has drained to its end has
+    /// closed every connection itself: their late packets get no answer. Of one that may live, nobody speaks.
     pub(super) fn mourn(
         &mut self,
         now: Time,
@@ -30,32 +40,39 @@ impl Core {
         if !child.had_sockets() {
             return;
         }
-        match child.state {
-            State::Draining { .. } if status == ExitStatus::Code(0) => {
-                out.push(Action::Forget { generation });
-                return;
-            }
-            State::Draining { .. }
-            | State::Starting { .. }
-            | State::Ready
-            | State::Active
-            | State::Standby
-            | State::Ending { .. } => {}
+        let (drained, ended) = match status {
+            ExitStatus::Code(0) => (child.drain_left(now).is_some(), true),
+            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => (false, true),
+            ExitStatus::Lost => (false, false),
+        };
+        if drained || !ended {
+            out.push(Action::Forget { generation });
+            return;
         }
         // Of one that an earlier supervisor of another version started, no more is known than that it lives.
         let idle_timeout = child.about.as_ref().and_then(|about| about.idle_timeout);
-        self.mourned.insert(generation, now.after(retention(idle_timeout)));
+        let mourned = Mourned { forget_at: now.after(retention(idle_timeout)), served: child.serves() };
+        self.mourned.insert(generation, mourned);
         while self.mourned.len() > MOST
-            && let Some((generation, _)) = self.mourned.pop_first()
+            && let Some(generation) = self.least_missed()
         {
+            self.mourned.remove(&generation);
             out.push(Action::Forget { generation });
         }
+    }
+
+    /// The oldest of those that never served, whom hardly anybody knows: one that served and is followed by a crash loop
+    /// has the clients. Else the oldest.
+    fn least_missed(&self) -> Option<Generation> {
+        let unserved = self.mourned.iter().find(|(_, mourned)| !mourned.served);
+        unserved.or_else(|| self.mourned.first_key_value()).map(|(generation, _)| *generation)
     }
 
     /// Those of an earlier supervisor, of which no more is known.
     pub(super) fn mourn_unknown(&mut self, now: Time, gone: &[Generation]) {
         let gone = gone.iter().rev().take(MOST);
-        self.mourned = gone.map(|generation| (*generation, now.after(retention(None)))).collect();
+        let mourned = Mourned { forget_at: now.after(retention(None)), served: true };
+        self.mourned = gone.map(|generation| (*generation, mourned)).collect();
     }
 
     /// Forgets those whose clients have given up by now.
@@ -63,7 +80,7 @@ impl Core {
         if self.phase == Phase::Ended {
             return;
         }
-        let over = self.mourned.extract_if(.., |_, forget_at| *forget_at <= now);
+        let over = self.mourned.extract_if(.., |_, mourned| mourned.forget_at <= now);
         out.extend(over.map(|(generation, _)| Action::Forget { generation }));
     }
 
@@ -74,7 +91,7 @@ impl Core {
 
     /// When the next one is forgotten.
     pub(super) fn forget_deadline(&self) -> Option<Time> {
-        self.mourned.values().min().copied()
+        self.mourned.values().map(|mourned| mourned.forget_at).min()
     }
 
     /// Tells each heir what it does not know yet.

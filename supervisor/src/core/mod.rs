@@ -13,6 +13,7 @@ mod backoff;
 mod canonical;
 mod child;
 mod crash;
+mod degraded;
 pub mod event;
 mod expire;
 mod generation;
@@ -27,14 +28,15 @@ mod time;
 mod upgrade;
 
 pub use canonical::Canonical;
+pub use degraded::{Part, Survivor};
 pub use event::{Action, Deny, Event, ExitStatus, Kill, Note, Outcome, RequestId, Settings, SpawnError, Steering};
 pub use generation::{ACKNOWLEDGE, GRACE, MORE_TIME, START_LIMIT, STATS_TIMEOUT, STOP_TIMEOUT, STUCK};
-pub use resume::{Part, Survivor};
 pub use snapshot::Snapshot;
 pub use time::Time;
 
 use backoff::Backoff;
 use generation::Child;
+use heirs::Mourned;
 use protocol::message::{Generation, Stats};
 use serde::{Deserialize, Serialize};
 use snapshot::FailureView;
@@ -65,7 +67,7 @@ pub struct Core {
     announced: bool,
     last_failure: Option<FailureView>,
     /// Those whose process has been reaped, until their clients have given up.
-    mourned: BTreeMap<Generation, Time>,
+    mourned: BTreeMap<Generation, Mourned>,
     /// Who was told the counters of the others, and is told when they change.
     audience: Audience,
     /// The counters of those that have gone, added up.

@@ -1,7 +1,7 @@
 //! Going on with the lifecycle of an earlier supervisor process.
 
 use super::event::{Action, Note, Settings};
-use super::generation::{Asked, Channel, Child, Escalation, GRACE, Role, STATS_TIMEOUT, STOP_TIMEOUT, State};
+use super::generation::{Asked, Channel, Child, GRACE, Role, STATS_TIMEOUT, STOP_TIMEOUT, State, Step};
 use super::handoff::LATE_VERDICT;
 use super::orders::{End, info, signal, warn};
 use super::speaker::Audience;
@@ -9,38 +9,7 @@ use super::time::Time;
 use super::{Attempt, Core, Health, Holder, Left, Phase, Respawn, Stage, Upgrade};
 use protocol::cid::MAX_GENERATION;
 use protocol::message::{Generation, ToChild};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// One generation, as any version of the supervisor understands it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Survivor {
-    /// Which.
-    pub generation: Generation,
-    /// Its process; `None` for a dead one, and for one that was ordered and not started.
-    pub pid: Option<u32>,
-    /// What it is for.
-    pub part: Part,
-}
-
-/// What a generation is for, as any version of the supervisor understands it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// It is not active yet.
-    Starting,
-    /// It gets the new handshakes.
-    Active,
-    /// It can become active again at once.
-    Standby,
-    /// It is being ended.
-    Ending,
-    /// It has no process; what waits in its sockets is for its successor.
-    Dead,
-    /// It lets its sessions go; or a word of a later version, since to drain is what any generation can do.
-    #[serde(other)]
-    Draining,
-}
 
 impl Core {
     /// The very lifecycle of an earlier process, under the settings of this one. To be followed by
@@ -51,78 +20,6 @@ impl Core {
         // They asked a process that is gone.
         core.forget_waiters();
         core.is_sound().then_some(core)
-    }
-
-    /// A lifecycle with these generations, of which no more is known. The active one stays active (without one, the
-    /// youngest standby becomes it), the others drain, and those that were not ready are ended. To be followed by
-    /// [`super::Event::Resume`].
-    #[must_use]
-    pub fn degraded(
-        settings: Settings,
-        seed: u64,
-        now: Time,
-        next: u32,
-        gro: bool,
-        survivors: &[Survivor],
-        gone: &[Generation],
-    ) -> Self {
-        let youngest = |part| {
-            let of = survivors.iter().filter(|survivor| survivor.part == part);
-            of.map(|survivor| survivor.generation).max()
-        };
-        let active = youngest(Part::Active).or_else(|| youngest(Part::Standby));
-        let mut core = Self { gro, ..Self::new(settings, seed) };
-        for survivor in survivors {
-            let state = match survivor.part {
-                Part::Dead => continue,
-                _ if Some(survivor.generation) == active => State::Active,
-                Part::Active | Part::Standby | Part::Draining => {
-                    let kill_at = now.after(core.settings.drain_timeout).after(GRACE);
-                    State::Draining { kill_at, asked: Asked::Message }
-                }
-                Part::Starting | Part::Ending => {
-                    let escalation = Escalation::Terminated { kill_at: now.after(GRACE) };
-                    // One that was starting may have been ready and steered to.
-                    State::Ending { served: true, escalation }
-                }
-            };
-            let child = Child { state, pid: survivor.pid, ..Child::new(now, core.settings.ready_timeout) };
-            core.children.insert(survivor.generation, child);
-        }
-        let respawn = Respawn { failed: 0, step: Attempt::Waiting { at: now }, waiters: Vec::new() };
-        core.phase = match (active, youngest(Part::Dead)) {
-            (Some(active), _) => Phase::Serving { active, upgrade: None },
-            (None, Some(generation)) => Phase::Down { holder: Holder::Dead { generation, flush_at: now }, respawn },
-            (None, None) if core.children.is_empty() => Phase::Idle,
-            (None, None) => Phase::Down { holder: Holder::Nobody, respawn },
-        };
-        let dead: Vec<_> = gone.iter().filter(|gone| !core.children.contains_key(gone)).copied().collect();
-        core.mourn_unknown(now, &dead);
-        let numbers = survivors.iter().map(|survivor| survivor.generation.0).chain(gone.iter().map(|gone| gone.0));
-        let highest = numbers.max().unwrap_or(0);
-        core.next = next.max(highest.saturating_add(1));
-        core
-    }
-
-    /// Every live generation, and a dead one whose sockets are held, as any version understands it.
-    #[must_use]
-    pub fn survivors(&self) -> Vec<Survivor> {
-        let mut survivors: Vec<Survivor> = self
-            .children
-            .iter()
-            .map(|(&generation, child)| {
-                let part = match child.state {
-                    State::Starting { .. } | State::Ready => Part::Starting,
-                    State::Active => Part::Active,
-                    State::Standby => Part::Standby,
-                    State::Draining { .. } => Part::Draining,
-                    State::Ending { .. } => Part::Ending,
-                };
-                Survivor { generation, pid: child.pid, part }
-            })
-            .collect();
-        survivors.extend(self.held().map(|generation| Survivor { generation, pid: None, part: Part::Dead }));
-        survivors
     }
 
     /// The number of the next generation.
@@ -189,7 +86,7 @@ impl Core {
         self.steer(out);
         match self.phase {
             Phase::Idle => self.start(now, out),
-            Phase::First { .. } if self.next <= MAX_GENERATION && !self.switches() => {
+            Phase::First { .. } if self.next <= MAX_GENERATION && !self.candidate_goes_on() => {
                 let generation = self.take_number();
                 self.phase = Phase::First { generation };
                 self.spawn(now, generation, out);
@@ -214,7 +111,9 @@ impl Core {
     }
 
     /// Ends those that were not ready yet: of their messages some may be lost. A ready one may have been steered to, and have
-    /// sessions: it is steered to again.
+    /// sessions: it is steered to again. So may one with the sockets of a dead one, which are steered to all the time: it
+    /// goes on, for as long as a new one would have; if its `ready` is what was lost, its first sessions say so
+    /// ([`Core::message`]).
     fn drop_candidates(&mut self, now: Time, out: &mut Vec<Action>) {
         for generation in self.live() {
             let Some(child) = self.children.get_mut(&generation) else { continue };
@@ -224,12 +123,16 @@ impl Core {
                 out.push(Action::Retire { generation });
                 continue;
             }
-            // It serves on sockets that packets have always been steered to, whether it has said that it is ready or not.
-            if child.takes_over.is_some() && child.is_adopted() && matches!(child.state, State::Starting { .. }) {
-                child.state = State::Ready;
-            }
-            match child.state {
-                State::Ready if !matches!(child.channel, Channel::Lost { .. }) => {}
+            let can_be_heard = child.can_be_told();
+            match &mut child.state {
+                State::Ready if can_be_heard => {}
+                State::Starting { step: Step::Adopted, deadline, limit }
+                    if can_be_heard && child.takes_over.is_some() =>
+                {
+                    // Nobody has listened to it for a while.
+                    *deadline = now.after(self.settings.ready_timeout);
+                    *limit = (*limit).max(*deadline);
+                }
                 State::Starting { .. } | State::Ready => {
                     out.push(warn(format!("generation {generation} was not ready: it is ended and started again")));
                     self.end(now, generation, End::Term, out);
@@ -241,15 +144,16 @@ impl Core {
         }
     }
 
-    /// Whether somebody is about to become active.
-    fn switches(&self) -> bool {
-        self.candidate().is_some_and(|candidate| self.is_ready(candidate))
+    /// Whether somebody is still on its way to become active.
+    fn candidate_goes_on(&self) -> bool {
+        let candidate = self.candidate().and_then(|candidate| self.children.get(&candidate));
+        candidate.is_some_and(|child| !child.is_ending())
     }
 
     /// Puts the phase back to where what was lost is done again.
     fn begin_anew(&mut self, now: Time) {
         let standby = self.standby();
-        let switches = self.switches();
+        let goes_on = self.candidate_goes_on();
         let probation = || {
             let commit_at = now.after(self.settings.probation);
             let health = if self.settings.health { Health::Waiting } else { Health::Unprobed };
@@ -257,7 +161,7 @@ impl Core {
         };
         match &mut self.phase {
             Phase::Serving { upgrade: Some(Upgrade { stage, .. }), .. } => match stage {
-                Stage::Starting { .. } if switches => {}
+                Stage::Starting { .. } if goes_on => {}
                 Stage::Checking { .. } | Stage::Starting { .. } => *stage = Stage::Room,
                 Stage::Probation { give_up_at, health, .. } => {
                     if *health != Health::Unprobed || self.settings.health {
@@ -268,7 +172,7 @@ impl Core {
                 Stage::Room => {}
             },
             Phase::Down { respawn, .. } => match respawn.step {
-                Attempt::Running { .. } if switches => {}
+                Attempt::Running { .. } if goes_on => {}
                 Attempt::Running { .. } => respawn.step = Attempt::Waiting { at: now },
                 Attempt::Waiting { .. } => {}
             },
@@ -338,7 +242,7 @@ impl Core {
     }
 
     /// The dead generation whose sockets are held.
-    fn held(&self) -> Option<Generation> {
+    pub(super) fn held(&self) -> Option<Generation> {
         let holder = match (&self.phase, &self.left) {
             (Phase::Down { holder, .. } | Phase::Leaving { left: Left::Down { holder } }, _)
             | (Phase::Ended, Some(Left::Down { holder })) => holder,

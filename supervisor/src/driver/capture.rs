@@ -43,7 +43,7 @@ pub(super) async fn capture(
         Ok(ExitStatus::Code(0)) => return Ok(text),
         Ok(ExitStatus::Code(code)) => format!("ended with status {code}"),
         Ok(ExitStatus::Signal(signal)) => format!("was ended by signal {signal}"),
-        Ok(ExitStatus::Unknown) | Err(_) => "ended, the kernel does not say how".to_owned(),
+        Ok(ExitStatus::Unknown | ExitStatus::Lost) | Err(_) => "ended, the kernel does not say how".to_owned(),
     };
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(last.map_or_else(|| why.clone(), |last| format!("{why}: {last}")))

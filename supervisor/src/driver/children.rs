@@ -1,5 +1,6 @@
 //! The live generations' processes, by number.
 
+use super::commands::Background;
 use super::link::{Heard, Link};
 use crate::core::Kill;
 use crate::state::{ProcessEntry, names};
@@ -19,6 +20,8 @@ pub(super) struct Child {
     process: Option<Pidfd>,
     /// `None` if it was lost on the way from an earlier supervisor.
     link: Option<Link>,
+    /// Nobody knows yet whether its process lives.
+    search: Option<Background>,
 }
 
 /// All of them.
@@ -32,7 +35,7 @@ pub(super) struct Children {
 impl Children {
     /// Takes in a new one.
     pub(super) fn insert(&mut self, generation: Generation, process: Pidfd, entry: ProcessEntry, link: Link) {
-        let child = Child { entry: Some(entry), process: Some(process), link: Some(link) };
+        let child = Child { entry: Some(entry), process: Some(process), link: Some(link), search: None };
         self.by_generation.insert(generation, child);
     }
 
@@ -43,8 +46,21 @@ impl Children {
         process: Option<Pidfd>,
         entry: Option<ProcessEntry>,
         link: Option<Link>,
+        search: Option<Background>,
     ) {
-        self.by_generation.insert(generation, Child { entry, process, link });
+        self.by_generation.insert(generation, Child { entry, process, link, search });
+    }
+
+    /// Its process has been found. Says how that was recorded, if it is still wanted.
+    pub(super) fn found(&mut self, generation: Generation, process: Pidfd) -> Option<(&Pidfd, Option<ProcessEntry>)> {
+        let child = self.by_generation.get_mut(&generation)?;
+        child.search.take()?;
+        Some((child.process.insert(process), child.entry))
+    }
+
+    /// Whether nobody knows if its process lives.
+    pub(super) fn is_searched_for(&self, generation: Generation) -> bool {
+        self.by_generation.get(&generation).is_some_and(|child| child.search.is_some())
     }
 
     /// How its process is told from others.
@@ -107,7 +123,7 @@ impl Children {
     /// It has been reaped. What it said before comes first.
     pub(super) fn ended(&mut self, generation: Generation) -> Vec<Heard> {
         let Some(child) = self.by_generation.get_mut(&generation) else { return Vec::new() };
-        child.process = None;
+        (child.process, child.search) = (None, None);
         child.link.as_mut().map(Link::last_words).unwrap_or_default()
     }
 

@@ -83,7 +83,7 @@ async fn run(command: &str, limit: Duration, reaper: &Reaper) -> Result<(), Stri
         Ok(Ok(ExitStatus::Code(0))) => Ok(()),
         Ok(Ok(ExitStatus::Code(code))) => Err(format!("ended with status {code}")),
         Ok(Ok(ExitStatus::Signal(signal))) => Err(format!("was ended by signal {signal}")),
-        Ok(Ok(ExitStatus::Unknown) | Err(_)) => Err("ended, the kernel does not say how".to_owned()),
+        Ok(Ok(ExitStatus::Unknown | ExitStatus::Lost) | Err(_)) => Err("ended, the kernel does not say how".to_owned()),
         Err(_) => Err(format!("did not end within {} ms and was killed", limit.as_millis())),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::reap::Reaper;
 use super::spawn;
-use crate::state::ProcessEntry;
+use crate::state::{ProcessEntry, Whereabouts};
 use crate::sweep;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -37,9 +37,12 @@ impl Guard {
         Ok(Self { channel, process: ProcessEntry::of(spawned.pid), patience: None })
     }
 
-    /// That of an earlier process; `None` when it is gone.
+    /// That of an earlier process; `None` when it is gone or can't be told from others.
     pub(super) fn restored(channel: OwnedFd, process: ProcessEntry, reaper: &Reaper) -> Option<Self> {
-        process.open()?;
+        match process.find() {
+            Whereabouts::Lives(_) => {}
+            Whereabouts::Ended | Whereabouts::Unknown(_) => return None,
+        }
         let channel = UnixStream::from(channel);
         channel.set_nonblocking(true).ok()?;
         reaper.apart(process.pid);

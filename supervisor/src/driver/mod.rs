@@ -38,6 +38,7 @@ use crate::control::{ListenerStatus, Reply, Request};
 use crate::core::{Core, Event, ExitStatus, RequestId, Snapshot, Time};
 use crate::sockets::{Handed, Merging, Table};
 use crate::successor::{Identity, Own};
+use crate::sys::pidfd::Pidfd;
 use beats::Beats;
 use children::Children;
 use commands::Background;
@@ -57,6 +58,7 @@ use signals::{Signal, Signals};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use store::{Checked, Store};
+use strangers::watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, timeout};
 
@@ -155,6 +157,8 @@ enum News {
     Stored(Option<Checked>),
     /// The end of a process that is not our child.
     Ended(Generation, ExitStatus),
+    /// The process of a generation of which nobody knew whether it lives.
+    Found(Generation, Pidfd),
 }
 
 /// Who waits for an answer.
@@ -179,6 +183,7 @@ impl Driver {
                 Happened::News(News::Successor(answer)) => self.successor_answered(answer).await,
                 Happened::News(News::Stored(checked)) => self.stored(checked),
                 Happened::News(News::Ended(generation, status)) => self.ended(generation, status),
+                Happened::News(News::Found(generation, process)) => self.found(generation, process),
                 Happened::Asked(asked) => self.asked(asked),
                 Happened::Time => self.events.push_back(Event::Tick),
             }
@@ -193,7 +198,11 @@ impl Driver {
     fn settle(&mut self) {
         let now = self.now();
         for (generation, (_, error)) in self.lost.extract_if(.., |_, (due, _)| *due <= now) {
-            self.events.push_back(Event::ChannelLost { generation, error });
+            self.events.push_back(if self.children.is_searched_for(generation) {
+                Event::Exited { generation, status: ExitStatus::Lost }
+            } else {
+                Event::ChannelLost { generation, error }
+            });
         }
         loop {
             self.take_in();
@@ -284,9 +293,17 @@ impl Driver {
         self.events.push_back(Event::Exited { generation, status });
     }
 
+    fn found(&mut self, generation: Generation, process: Pidfd) {
+        if let Some((process, entry)) = self.children.found(generation, process) {
+            tracing::info!("the process of generation {generation} is found");
+            watch(generation, process, entry, &self.reaper, &self.news.0);
+        }
+    }
+
     /// Nothing more can be said to this child, or heard from it.
     fn lose(&mut self, generation: Generation, error: String) {
-        let due = self.now().after(LOST_AFTER);
+        let searched_for = self.children.is_searched_for(generation);
+        let due = self.now().after(if searched_for { strangers::GIVE_UP } else { LOST_AFTER });
         self.lost.entry(generation).or_insert((due, error));
     }
 

@@ -20,9 +20,8 @@ use crate::cli::{Config, Failure};
 use crate::control::server::{Client, ClientId, Server};
 use crate::core::{Core, Event, ExitStatus, Time};
 use crate::sockets::{Table, merging_interfaces};
-use crate::state::{Found, Inherited, Restored, Start, names, restore};
+use crate::state::{Found, Inherited, Restored, Start, Whereabouts, names, restore};
 use crate::successor::Own;
-use crate::sys::pidfd::Pidfd;
 use crate::unit::Unit;
 use nix::time::{ClockId, clock_gettime};
 use protocol::cid::Cipher;
@@ -30,7 +29,6 @@ use protocol::exit;
 use protocol::keys::BootId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -204,19 +202,24 @@ impl Driver {
     }
 
     fn take_over_generation(&mut self, Found { generation, entry, process, channel }: Found) {
-        let ours = process.as_ref().is_some_and(Pidfd::is_child);
-        match (&process, entry) {
-            (Some(_), Some(entry)) if ours => self.reaper.generation(entry.pid, generation),
-            (Some(process), _) => match process.as_fd().try_clone_to_owned() {
-                Ok(process) => strangers::watch(generation, Pidfd::from(process), self.news.0.clone()),
-                Err(error) => tracing::warn!("generation {generation} can't be watched: {error}"),
-            },
-            (None, Some(_)) => {
+        let mut search = None;
+        let process = match (process, entry) {
+            (Whereabouts::Lives(process), _) => {
+                strangers::watch(generation, &process, entry, &self.reaper, &self.news.0);
+                Some(process)
+            }
+            (Whereabouts::Ended, Some(_)) => {
                 self.events.push_back(Event::Exited { generation, status: ExitStatus::Unknown });
+                None
+            }
+            (Whereabouts::Unknown(why), Some(entry)) => {
+                tracing::warn!("generation {generation} is taken to live while its channel is open: {why}");
+                search = Some(strangers::search(generation, entry, self.news.0.clone()));
+                None
             }
             // It was never started.
-            (None, None) => return,
-        }
+            (Whereabouts::Ended | Whereabouts::Unknown(_), None) => return,
+        };
         // One without a channel is lost at the first word to it.
         let link = channel.and_then(|channel| match Link::new(channel) {
             Ok(link) => Some(link),
@@ -225,7 +228,7 @@ impl Driver {
                 None
             }
         });
-        self.children.restore(generation, process, entry, link);
+        self.children.restore(generation, process, entry, link, search);
     }
 
     /// What is needed before the first generation, or before those that are there are spoken to.

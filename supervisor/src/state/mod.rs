@@ -13,5 +13,6 @@ pub use document::{
     ListenerEntry, ProcessEntry, RunEntry, SocketsEntry, TriggerEntry,
 };
 pub use inherited::{Inherited, VARIABLES, variables};
+pub use process::Whereabouts;
 pub use restore::{Found, KeptFile, LedgerFile, Restored, Start, Unusable, read, restore};
 pub use slots::{BadSlot, Content, MAX_CONTENT, Slots, Unreadable, WriteError};

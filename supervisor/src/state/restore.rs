@@ -5,6 +5,7 @@ use super::document::{
 };
 use super::inherited::Inherited;
 use super::names;
+use super::process::Whereabouts;
 use super::slots::{Slots, Unreadable};
 use crate::core::{Core, Settings, Survivor, Time};
 use crate::sockets::{MemberShare, Table};
@@ -79,8 +80,8 @@ pub struct Found {
     pub generation: Generation,
     /// Its process as recorded; `None` for one that was never started.
     pub entry: Option<ProcessEntry>,
-    /// Its process; `None`: it is gone, and nobody knows how it ended.
-    pub process: Option<Pidfd>,
+    /// What has become of that; of one that was never started, [`Whereabouts::Ended`].
+    pub process: Whereabouts,
     /// Our end of its channel; `None`: it is lost.
     pub channel: Option<Channel>,
 }
@@ -224,8 +225,10 @@ fn exact(document: &Document, same_format: bool, settings: &Settings) -> Result<
 fn found(generation: Generation, document: &Document, fds: &mut Inherited) -> Found {
     let entry = document.generations.iter().find(|entry| entry.generation == generation);
     let entry = entry.and_then(|entry| entry.process);
-    let process = fds.one(&names::process(generation)).map(Pidfd::from);
-    let process = process.or_else(|| entry.and_then(ProcessEntry::open));
+    let process = match fds.one(&names::process(generation)) {
+        Some(fd) => Whereabouts::Lives(Pidfd::from(fd)),
+        None => entry.map_or(Whereabouts::Ended, ProcessEntry::find),
+    };
     let channel = fds.one(&names::channel(generation)).and_then(|fd| Channel::from_fd(fd).ok());
     Found { generation, entry, process, channel }
 }

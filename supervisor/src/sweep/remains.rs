@@ -1,7 +1,7 @@
 //! Whom to end: what a service has left in its unit, and never who has come there since.
 
 use crate::stat::Stat;
-use crate::state::ProcessEntry;
+use crate::state::{ProcessEntry, Whereabouts};
 use crate::unit::Unit;
 use std::fs;
 use std::process;
@@ -47,9 +47,12 @@ impl<'a> Remains<'a> {
         self.known = follow(&self.known, look(self.unit));
         for Seen { pid, started, .. } in &self.known {
             let entry = ProcessEntry { pid: *pid, started: Some(*started) };
-            if let Some(process) = entry.open() {
-                // It has just ended.
-                let _ = process.send_signal(signal);
+            match entry.find() {
+                Whereabouts::Lives(process) => {
+                    // It has just ended.
+                    let _ = process.send_signal(signal);
+                }
+                Whereabouts::Ended | Whereabouts::Unknown(_) => {}
             }
         }
     }

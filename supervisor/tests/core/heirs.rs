@@ -6,7 +6,7 @@ use std::time::Duration;
 use supervisor::core::{Action, Core, Event, ExitStatus, Settings};
 
 /// After its exit, for one that names no idle timeout.
-const RETENTION: Duration = Duration::from_secs(40);
+pub(crate) const RETENTION: Duration = Duration::from_secs(40);
 
 /// The successor serves the dead one's sockets: what waits in them would go unanswered until the switch.
 #[test]
@@ -54,6 +54,8 @@ fn the_active_one_answers_for_whoever_ends_without_a_word() {
         (ExitStatus::Code(1), "heir 3 of 1"),
         (ExitStatus::Signal(9), "heir 3 of 1"),
         (ExitStatus::Unknown, "heir 3 of 1"),
+        // Its clients may be well.
+        (ExitStatus::Lost, "forget 1"),
     ] {
         let mut life = Life::with_generations(settings(), 3);
         life.exits(1, status);
@@ -152,6 +154,31 @@ fn of_a_crash_loop_the_last_ones_are_remembered() {
     assert!(forgotten > 0);
 }
 
+/// What never came to serve has hardly a client; the one that the crash loop began with has them all.
+#[test]
+fn who_served_is_not_forgotten_for_those_that_never_did() {
+    let mut life = Life::new(settings());
+    life.feed(Event::Start);
+    for generation in 1..60 {
+        life.spawned(generation);
+        life.says(generation, FromChild::Hello(Hello { idle_timeout_ms: Some(3_600_000), ..hello() }));
+        life.feed(Event::Adopted { generation: Generation(generation) });
+        if generation == 1 {
+            life.says(1, FromChild::Ready);
+            life.steered();
+        }
+        life.crashes(generation);
+        if generation > 33 {
+            assert_eq!(life.heirs(), [format!("forget {}", generation - 31)], "the oldest that never served");
+        }
+        while life.core.next_generation() == generation + 1 {
+            life.pass_to_deadline();
+        }
+    }
+    assert_eq!(life.core.mourned().len(), 32);
+    assert!(life.core.mourned().contains(&Generation(1)));
+}
+
 /// The state is written before the order is carried out, so it may have got lost.
 #[test]
 fn another_supervisor_says_it_again() {
@@ -179,55 +206,6 @@ fn a_state_in_which_a_live_one_is_dead_is_not_believed() {
     gone.insert("2".to_owned(), when);
     let saved: Core = serde_json::from_value(saved).unwrap();
     assert_eq!(Core::restored(saved, settings()), None);
-}
-
-#[test]
-fn the_dead_of_a_state_of_another_version_are_remembered_too() {
-    use supervisor::core::{Part, Survivor};
-    let active = Survivor { generation: Generation(3), pid: Some(7), part: Part::Active };
-    let now = supervisor::core::Time::since_epoch(secs(5));
-    let gone = [Generation(1), Generation(2), Generation(3)];
-    let mut core = Core::degraded(settings(), 1, now, 4, true, &[active], &gone);
-    let mut out = Vec::new();
-    core.handle(now, Event::Resume { upgrade: false }, &mut out);
-    let heir = Action::Heir { generation: Generation(3), dead: vec![Generation(1), Generation(2)] };
-    assert!(out.contains(&heir), "the live one is not among them: {out:?}");
-}
-
-/// Its `hello` was said to a supervisor whose core this one can't read.
-#[test]
-fn a_generation_that_came_with_a_state_of_another_version_is_remembered_and_forgotten_like_any_other() {
-    use supervisor::core::{Part, Survivor, Time};
-    let generation = Generation(1);
-    for (part, status, remembered) in [
-        (Part::Active, ExitStatus::Signal(9), true),
-        (Part::Standby, ExitStatus::Signal(9), true),
-        (Part::Draining, ExitStatus::Signal(9), true),
-        (Part::Draining, ExitStatus::Code(0), false),
-        (Part::Starting, ExitStatus::Signal(15), true),
-        (Part::Ending, ExitStatus::Signal(9), true),
-    ] {
-        let mut survivors = vec![Survivor { generation, pid: Some(7), part }];
-        if part != Part::Active {
-            survivors.push(Survivor { generation: Generation(2), pid: Some(8), part: Part::Active });
-        }
-        let mut life = Life::new(settings());
-        life.now = Time::since_epoch(secs(5));
-        life.core = Core::degraded(settings(), 1, life.now, 3, true, &survivors, &[]);
-        life.feed_unwatched(Event::Resume { upgrade: false });
-        life.feed_unwatched(Event::Exited { generation, status });
-        if !remembered {
-            assert_eq!(life.heirs(), ["forget 1"], "{part:?}");
-            continue;
-        }
-        assert_eq!(life.core.mourned(), [generation], "{part:?}");
-        if part != Part::Active {
-            assert_eq!(life.heirs(), ["heir 2 of 1"], "{part:?}");
-        }
-        life.now = life.now.after(RETENTION);
-        life.feed_unwatched(Event::Tick);
-        assert!(life.heirs().contains(&"forget 1".to_owned()), "{part:?}");
-    }
 }
 
 /// When the numbers begin again, those of the dead are used again.

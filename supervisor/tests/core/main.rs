@@ -10,6 +10,7 @@
 
 mod canonical;
 mod crash;
+mod degraded;
 mod failure;
 mod heirs;
 mod life;

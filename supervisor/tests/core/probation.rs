@@ -61,7 +61,9 @@ fn one_that_cannot_be_told_anything_is_rolled_back() {
     let (mut life, waiter) = Life::on_probation(settings());
     life.loses_channel(2);
     assert!(life.orders().is_empty());
-    life.pass(secs(1));
+    // The driver calls then and not before.
+    assert_eq!(life.core.next_deadline(), Some(life.now.after(secs(1))));
+    life.pass_to_deadline();
     assert_eq!(life.orders()[0], "steer 1 of 1 2");
     assert_eq!(rolled_back(&life, waiter), "closed");
 }

@@ -3,6 +3,7 @@
 
 use crate::life::{Life, secs, settings};
 use protocol::message::{FromChild, Generation, Stats, ToChild};
+use std::time::Duration;
 use supervisor::core::snapshot::{PhaseView, StageView, StateView};
 use supervisor::core::{
     Action, Core, Event, ExitStatus, Kill, Note, Part, STATS_TIMEOUT, Settings, Steering, Survivor, Time,
@@ -18,19 +19,19 @@ fn resumed(core: &Core, settings: Settings, now: Time, upgrade: bool) -> (Core, 
     (core, out)
 }
 
-fn feed(core: &mut Core, now: Time, event: Event) -> Vec<Action> {
+pub(crate) fn feed(core: &mut Core, now: Time, event: Event) -> Vec<Action> {
     let mut out = Vec::new();
     core.handle(now, event, &mut out);
     out
 }
 
-fn state(core: &Core, now: Time, generation: u32) -> Option<StateView> {
+pub(crate) fn state(core: &Core, now: Time, generation: u32) -> Option<StateView> {
     let generations = core.snapshot(now).generations;
     generations.iter().find(|view| view.generation == Generation(generation)).map(|view| view.state)
 }
 
 /// The roles that are told, in short.
-fn roles(out: &[Action]) -> Vec<(u32, &'static str)> {
+pub(crate) fn roles(out: &[Action]) -> Vec<(u32, &'static str)> {
     let role = |action: &Action| match action {
         Action::Send { generation, message } => match message {
             ToChild::Activate { .. } => Some((generation.0, "activate")),
@@ -44,25 +45,25 @@ fn roles(out: &[Action]) -> Vec<(u32, &'static str)> {
     out.iter().filter_map(role).collect()
 }
 
-fn spawned(out: &[Action]) -> Option<u32> {
+pub(crate) fn spawned(out: &[Action]) -> Option<u32> {
     out.iter().find_map(|action| match action {
         Action::Spawn { generation } => Some(generation.0),
         _ => None,
     })
 }
 
-fn steering(out: &[Action]) -> Option<&Steering> {
+pub(crate) fn steering(out: &[Action]) -> Option<&Steering> {
     out.iter().find_map(|action| match action {
         Action::Steer(steering) => Some(steering),
         _ => None,
     })
 }
 
-fn serves(out: &[Action]) -> bool {
+pub(crate) fn serves(out: &[Action]) -> bool {
     out.contains(&Action::Note(Note::Serving))
 }
 
-fn killed(out: &[Action]) -> Vec<(u32, Kill)> {
+pub(crate) fn killed(out: &[Action]) -> Vec<(u32, Kill)> {
     let kill = |action: &Action| match action {
         Action::Kill { generation, how } => Some((generation.0, *how)),
         _ => None,
@@ -269,18 +270,61 @@ fn one_that_may_have_been_steered_to_is_the_only_one() {
     }
 }
 
-/// Guards the sessions of a successor that has the sockets of a dead one, which are steered to all the time.
-#[test]
-fn one_that_has_taken_over_sockets_is_not_ended() {
+/// Generation 2 has the sockets of 1, which died, and was not ready when another supervisor took over after some time.
+fn with_a_successor_on_its_way(later: Duration) -> (Core, Time, Vec<Action>) {
     let mut life = Life::serving(settings());
     life.crashes(1);
     life.adopt(2);
-    let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+    let now = life.now.after(later);
+    let (core, out) = resumed(&life.core, settings(), now, false);
+    (core, now, out)
+}
+
+/// Guards the sessions of a successor that has the sockets of a dead one, which are steered to all the time.
+#[test]
+fn one_that_has_taken_over_sockets_is_not_ended() {
+    let (mut core, now, out) = with_a_successor_on_its_way(secs(0));
     assert!(!out.iter().any(|action| matches!(action, Action::Kill { .. } | Action::Spawn { .. })), "{out:?}");
-    feed(&mut core, life.now, Event::Steered { active: Generation(2) });
-    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
-    feed(&mut core, life.now, Event::Message { generation: Generation(2), message: FromChild::Ready });
-    assert_eq!(state(&core, life.now, 2), Some(StateView::Active));
+    assert_eq!(state(&core, now, 2), Some(StateView::Starting));
+    feed(&mut core, now, Event::Message { generation: Generation(2), message: FromChild::Ready });
+    feed(&mut core, now, Event::Steered { active: Generation(2) });
+    assert_eq!(state(&core, now, 2), Some(StateView::Active));
+}
+
+/// What it has said was read, and died with who had read it.
+#[test]
+fn one_that_has_taken_over_sockets_and_reports_sessions_is_ready() {
+    for (sessions, handshakes, expected) in
+        [(0, 0, StateView::Starting), (1, 0, StateView::Ready), (0, u64::MAX, StateView::Ready)]
+    {
+        let (mut core, now, _) = with_a_successor_on_its_way(secs(0));
+        let message = FromChild::Stats(Stats { sessions, handshakes, ..Stats::default() });
+        let out = feed(&mut core, now, Event::Message { generation: Generation(2), message });
+        assert_eq!(state(&core, now, 2), Some(expected));
+        let steered = steering(&out).is_some_and(|steering| steering.active == Generation(2));
+        assert_eq!(steered, expected == StateView::Ready);
+    }
+    let mut candidate = Life::serving(settings());
+    candidate.upgrade();
+    candidate.adopt(2);
+    candidate.says(2, FromChild::Stats(Stats { sessions: 1, ..Stats::default() }));
+    assert_eq!(candidate.state(2), Some(StateView::Starting), "packets come to it after the switch alone");
+}
+
+/// Guards against an outage without an end; the time that nobody listened does not count.
+#[test]
+fn one_that_has_taken_over_sockets_and_hangs_is_followed_by_another() {
+    let (mut core, now, out) = with_a_successor_on_its_way(secs(3_600));
+    assert_eq!(killed(&out), []);
+    let due = now.after(settings().ready_timeout);
+    let out = feed(&mut core, due, Event::Tick);
+    assert_eq!(killed(&out), [(2, Kill::Group)]);
+    let mut out = feed(&mut core, due, Event::Exited { generation: Generation(2), status: ExitStatus::Signal(9) });
+    if spawned(&out).is_none() {
+        let due = core.next_deadline().expect("the next attempt");
+        out = feed(&mut core, due, Event::Tick);
+    }
+    assert_eq!(spawned(&out), Some(3));
 }
 
 #[test]
@@ -308,41 +352,6 @@ fn a_core_that_contradicts_itself_is_refused() {
     let text = serde_json::to_string(&life.core).expect("JSON").replace(r#""active":1"#, r#""active":5"#);
     let saved: Core = serde_json::from_str(&text).expect("a core");
     assert!(Core::restored(saved, settings()).is_none());
-}
-
-/// What a supervisor of another version can rely on.
-#[test]
-fn of_a_state_that_is_not_understood_the_active_one_stays_and_the_others_drain() {
-    let survivor =
-        |generation, part| Survivor { generation: Generation(generation), pid: Some(100 + generation), part };
-    let parts = [Part::Draining, Part::Standby, Part::Active, Part::Starting, Part::Ending];
-    let survivors: Vec<_> = (3..).zip(parts).map(|(generation, part)| survivor(generation, part)).collect();
-    let now = Time::since_epoch(secs(5));
-    let mut core = Core::degraded(settings(), 1, now, 2, true, &survivors, &[]);
-    let out = feed(&mut core, now, Event::Resume { upgrade: false });
-    assert_eq!(roles(&out), [(3, "drain"), (4, "drain"), (5, "activate")]);
-    assert_eq!(killed(&out), [(6, Kill::Term), (7, Kill::Term)]);
-    assert!(serves(&out));
-    let out = feed(&mut core, now, Event::Upgrade { waiter: None, evict_oldest: false });
-    assert!(out.is_empty() || spawned(&out).is_none_or(|number| number == 8), "no number is used twice: {out:?}");
-}
-
-#[test]
-fn without_an_active_one_the_youngest_standby_takes_over_else_a_respawn() {
-    let now = Time::since_epoch(secs(5));
-    let survivor = |generation, part| Survivor { generation: Generation(generation), pid: Some(1), part };
-    let mut core =
-        Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Standby), survivor(2, Part::Standby)], &[]);
-    assert_eq!(roles(&feed(&mut core, now, Event::Resume { upgrade: false })), [(1, "drain"), (2, "activate")]);
-
-    let dead = Survivor { generation: Generation(2), pid: None, part: Part::Dead };
-    let mut core = Core::degraded(settings(), 1, now, 9, true, &[survivor(1, Part::Draining), dead], &[]);
-    let out = feed(&mut core, now, Event::Resume { upgrade: false });
-    assert_eq!(spawned(&out), Some(9));
-
-    let mut core = Core::degraded(settings(), 1, now, 9, true, &[], &[]);
-    let out = feed(&mut core, now, Event::Resume { upgrade: false });
-    assert_eq!(spawned(&out), Some(9), "as a first one");
 }
 
 /// At whatever moment: everything that the core says about itself comes back.

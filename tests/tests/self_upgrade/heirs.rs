@@ -1,8 +1,9 @@
 //! Who answers for the dead is remembered over every change of the supervisor process.
 
-use crate::service::Service;
+use crate::service::{Service, goes_on};
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tests::client::line::Line;
@@ -71,6 +72,27 @@ async fn clients_of_a_relay_that_dies_under_the_next_supervisor_are_told() -> an
     assert_eq!(crash(&service).await?, 2);
     clients.are_told().await.with_context(|| service.tail())?;
     Silent::connect(server, 1).await?.live_on().await
+}
+
+/// Guards the connections of a relay that lives: its process can't be found, and to take it for dead would be to reset them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_whose_process_cannot_be_found_is_mourned_when_it_is_known_to_be_dead() -> anyhow::Result<()> {
+    let mut service = Service::new(&FLAGS, true)?;
+    let relay = service.serve().await?.active().and_then(|active| active.pid).context("it runs")?;
+    let steady = service.session().await?;
+    let clients = Silent::connect(service.address().await?, 5).await?;
+    service.kill().await?;
+    service.changes_the_state(0, |document| document["generations"][0]["process"]["started"] = Value::Null)?;
+    service.manager.as_ref().context("a manager")?.forget_one("process.1")?;
+    let status = service.serve().await?;
+    assert_eq!(service.lines_with("is taken to live while its channel is open"), 1, "{}", service.tail());
+    assert_eq!(status.active().and_then(|active| active.pid), Some(relay));
+    goes_on(&steady).await.with_context(|| service.tail())?;
+    assert_eq!(service.upgrade().await?, 2);
+    goes_on(&steady).await.with_context(|| service.tail())?;
+    assert_eq!(service.lines_with("answering for"), 0);
+    signal_process(relay, Signal::SIGKILL)?;
+    clients.are_told().await.with_context(|| service.tail())
 }
 
 /// Of what another version knew of its generations, nothing can be read but that they live; so their clients may live on

@@ -102,6 +102,11 @@ impl Manager {
         lock(&self.known).store.clear();
     }
 
+    /// Loses the descriptor with this name.
+    pub(crate) fn forget_one(&self, name: &str) -> anyhow::Result<()> {
+        lock(&self.known).store.remove(name).map(drop).with_context(|| format!("no {name}"))
+    }
+
     /// Waits until the running supervisor has said this.
     pub(crate) async fn wait_for(&self, assignment: &str) -> anyhow::Result<()> {
         wait::until(2 * PATIENCE, assignment, || Ok(self.has_heard(assignment))).await

@@ -3,6 +3,7 @@
 use crate::manager::Manager;
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -111,11 +112,18 @@ impl Service {
 
     /// Makes what the manager keeps a state that another version of the supervisor has written.
     pub(crate) fn ages_the_state(&self) -> anyhow::Result<()> {
+        self.changes_the_state(1, |document| {
+            document["mood"] = "unknown to this version".into();
+            document["exact"] = serde_json::json!({"another": "core"});
+        })
+    }
+
+    /// Writes another document into what the manager keeps, of a format so many later.
+    pub(crate) fn changes_the_state(&self, later: u32, change: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
         let (mut slots, content) = Slots::open(self.manager.as_ref().context("a manager")?.kept("state")?)?;
-        let mut document: serde_json::Value = serde_json::from_slice(&content.bytes)?;
-        document["mood"] = "unknown to this version".into();
-        document["exact"] = serde_json::json!({"another": "core"});
-        slots.write(content.format + 1, &serde_json::to_vec(&document)?)?;
+        let mut document: Value = serde_json::from_slice(&content.bytes)?;
+        change(&mut document);
+        slots.write(content.format + later, &serde_json::to_vec(&document)?)?;
         Ok(())
     }
 

@@ -68,6 +68,10 @@ fn without(mut fds: Inherited, name: &str) -> Inherited {
     fds
 }
 
+fn lives(process: &Whereabouts) -> bool {
+    matches!(process, Whereabouts::Lives(process) if process.is_child())
+}
+
 fn end(mut child: Child) {
     child.kill().expect("it runs");
     child.wait().expect("ours");
@@ -81,7 +85,7 @@ fn everything_is_found_under_its_name() {
     assert_eq!(restored.boot.as_bytes()[..2], [0, 0x11]);
     assert_eq!((restored.kept[0].name.as_str(), restored.kept[0].number), ("tls", 4));
     let [found] = &restored.generations[..] else { panic!("one generation") };
-    assert!(found.process.as_ref().is_some_and(Pidfd::is_child) && found.channel.is_some());
+    assert!(lives(&found.process) && found.channel.is_some());
     assert!(!restored.upgrade);
     assert!(restored.lines.iter().any(|line| line.contains("of another version")));
     end(child);
@@ -91,12 +95,24 @@ fn everything_is_found_under_its_name() {
 fn a_missing_pidfd_is_opened_by_number_only_if_it_is_the_same_process() {
     let child = process();
     let fds = without(left_behind(&child, |_| {}), &names::process(Generation(7)));
-    assert!(warm(fds).generations[0].process.is_some());
+    assert!(lives(&warm(fds).generations[0].process));
     let other = |document: &mut Document| {
         document.generations[0].process = Some(ProcessEntry { pid: child.id(), started: Some(1) });
     };
     let fds = without(left_behind(&child, other), &names::process(Generation(7)));
-    assert!(warm(fds).generations[0].process.is_none());
+    assert!(matches!(warm(fds).generations[0].process, Whereabouts::Ended));
+    end(child);
+}
+
+/// Guards the connections of a relay that lives on: who is taken for dead is answered for.
+#[test]
+fn a_missing_pidfd_of_one_that_can_t_be_told_from_others_is_no_proof_of_its_end() {
+    let child = process();
+    let unnoted = |document: &mut Document| {
+        document.generations[0].process = Some(ProcessEntry { pid: child.id(), started: None });
+    };
+    let fds = without(left_behind(&child, unnoted), &names::process(Generation(7)));
+    assert!(matches!(warm(fds).generations[0].process, Whereabouts::Unknown(_)));
     end(child);
 }
 
@@ -105,7 +121,7 @@ fn what_is_missing_is_said_and_costs_nothing_else() {
     let child = process();
     let fds = without(without(left_behind(&child, |_| {}), &names::channel(Generation(7))), &names::kept(4));
     let restored = warm(fds);
-    assert!(restored.generations[0].channel.is_none() && restored.generations[0].process.is_some());
+    assert!(restored.generations[0].channel.is_none() && lives(&restored.generations[0].process));
     assert!(restored.kept.is_empty());
     assert!(restored.lines.iter().any(|line| line.contains("tls")));
     end(child);

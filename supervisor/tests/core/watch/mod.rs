@@ -54,6 +54,17 @@ pub(crate) struct Process {
     pub(crate) gro: bool,
 }
 
+/// One that had sockets and has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Gone {
+    /// When.
+    at: Time,
+    /// It said that it was ready.
+    ready: bool,
+    /// The kernel steered to it at some time.
+    steered: bool,
+}
+
 /// All that was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Watch {
@@ -63,8 +74,8 @@ pub(crate) struct Watch {
     pub(crate) processes: BTreeMap<Generation, Process>,
     /// Gone, but not retired.
     pub(crate) held: BTreeSet<Generation>,
-    /// Seen to end after they had sockets, until they are forgotten: when that was.
-    pub(crate) gone: BTreeMap<Generation, Time>,
+    /// Seen to end after they had sockets, until they are forgotten.
+    pub(crate) gone: BTreeMap<Generation, Gone>,
     /// Requests, and when they are answered at the latest.
     pub(crate) waiting: BTreeMap<RequestId, Time>,
     /// In force, as far as the driver said.
@@ -179,23 +190,28 @@ impl Watch {
             Event::Message { generation, message } => self.with(*generation, |process| match message {
                 FromChild::Hello(_) => process.greeted = true,
                 FromChild::Ready => process.ready |= process.adopted || process.adopting,
+                // With sockets that are steered to all the time, whoever has sessions serves.
+                FromChild::Stats(stats) => {
+                    let serves = process.adopted && process.takes_over.is_some() && stats.sessions > 0;
+                    process.ready |= serves;
+                }
                 FromChild::Failed { .. } => process.failed = true,
                 FromChild::Ack { .. } => process.role = None,
                 FromChild::Keep { .. }
                 | FromChild::Starting { .. }
                 | FromChild::Unhealthy { .. }
-                | FromChild::Stats(_)
                 | FromChild::Unsupported { .. } => {}
             }),
             Event::ChannelLost { generation, .. } => self.with(*generation, |process| process.unreachable = true),
             Event::Exited { generation, status } => {
                 let stand_in = self.processes.get(generation).is_some_and(|process| process.told == Told::Undrain);
                 let unasked = *status == ExitStatus::Code(0) && self.is_active(*generation) && !stand_in;
-                let had_sockets =
-                    self.processes.remove(generation).is_some_and(|process| process.adopting || process.adopted);
-                // One that has drained to its end has told its clients itself.
-                if had_sockets && *status != ExitStatus::Code(0) {
-                    self.gone.insert(*generation, now);
+                let process = self.processes.remove(generation);
+                // One that has drained to its end has told its clients itself; one that is lost may have some still.
+                if let Some(Process { ready, steered, .. }) = process.filter(|one| one.adopting || one.adopted)
+                    && ![ExitStatus::Code(0), ExitStatus::Lost].contains(status)
+                {
+                    self.gone.insert(*generation, Gone { at: now, ready, steered });
                 }
                 self.held.insert(*generation);
                 self.ending |= !self.serving || (unasked && self.standby().is_none());

@@ -34,7 +34,10 @@ impl Watch {
                 // A refused one had no sockets; it is forgotten all the same.
                 let gone = self.gone.remove(generation);
                 require(!self.processes.contains_key(generation), "a live one is forgotten")?;
-                let early = gone.is_some_and(|gone| gone.until(now) < Duration::from_secs(10));
+                let early = gone.is_some_and(|gone| gone.at.until(now) < Duration::from_secs(10));
+                let mut never_served = self.gone.values().filter(|gone| !gone.ready && !gone.steered);
+                let has_clients = early && gone.is_some_and(|gone| gone.steered);
+                require(!has_clients || never_served.next().is_none(), "one with clients is forgotten first")?;
                 require(!early || self.gone.len() > 30 || self.processes.is_empty(), "forgotten too early")?;
             }
             Action::Adopt { generation, gro, older_live, links, takes_over, .. } => {
