@@ -184,8 +184,8 @@ impl Core {
                         let upgrade = standby.map(|_| Upgrade { waiters: Vec::new(), stage: probation() });
                         Phase::Serving { active, upgrade }
                     }
-                    (Left::Service, None) if self.children.is_empty() => Phase::Idle,
-                    (Left::Service, None) => Phase::Down { holder: Holder::Nobody, respawn },
+                    // Nothing has ever been active.
+                    (Left::Service, None) => Phase::Idle,
                     (Left::Down { holder }, _) => Phase::Down { holder, respawn },
                 };
             }

@@ -21,6 +21,7 @@ mod resume;
 mod silence;
 mod speaker;
 mod stop;
+mod taken_over;
 mod upgrade;
 mod walk;
 mod watch;

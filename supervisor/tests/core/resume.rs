@@ -10,7 +10,7 @@ use supervisor::core::{
 };
 
 /// What another process makes of this core, and what follows from that.
-fn resumed(core: &Core, settings: Settings, now: Time, upgrade: bool) -> (Core, Vec<Action>) {
+pub(crate) fn resumed(core: &Core, settings: Settings, now: Time, upgrade: bool) -> (Core, Vec<Action>) {
     let text = serde_json::to_string(core).expect("JSON");
     let saved: Core = serde_json::from_str(&text).expect("the same");
     assert_eq!(&saved, core, "nothing is lost on the way");
