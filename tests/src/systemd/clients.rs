@@ -2,8 +2,10 @@
 
 use crate::client::echo::{Habit, Session, Steady};
 use crate::client::handshake::Load;
+use crate::systemd::Service;
 use crate::wait::{self, PATIENCE};
 use anyhow::ensure;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -50,6 +52,8 @@ impl fmt::Display for Losses {
 pub struct Clients {
     load: Load,
     sessions: Vec<Steady>,
+    /// The sockets of the service when they began, by what nobody else gets; none: nobody asked.
+    sockets: BTreeSet<String>,
 }
 
 impl Clients {
@@ -64,9 +68,18 @@ impl Clients {
         for server in servers.into_iter().cycle().take(SESSIONS) {
             sessions.push(Steady::start(Session::connect(server).await?, habit));
         }
-        let clients = Self { load: Load::start(&servers, &[], HANDSHAKES)?, sessions };
+        let clients = Self { load: Load::start(&servers, &[], HANDSHAKES)?, sessions, sockets: BTreeSet::new() };
         clients.go_on().await?;
         Ok(clients)
+    }
+
+    /// [`Self::start`] at the port of this service, whose sockets [`Self::unharmed_by`] compares.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn of(service: &Service<'_>) -> anyhow::Result<Self> {
+        let clients = Self::start(Service::PORT).await?;
+        Ok(Self { sockets: service.cookies().await?, ..clients })
     }
 
     /// Handshakes alone: for a program that can't echo.
@@ -75,7 +88,8 @@ impl Clients {
     /// As [`Load::start`].
     pub async fn handshakes(port: u16, alpns: &[&str]) -> anyhow::Result<Self> {
         let servers: [SocketAddr; 2] = [(Ipv6Addr::LOCALHOST, port).into(), (Ipv4Addr::LOCALHOST, port).into()];
-        let clients = Self { load: Load::start(&servers, alpns, HANDSHAKES)?, sessions: Vec::new() };
+        let load = Load::start(&servers, alpns, HANDSHAKES)?;
+        let clients = Self { load, sessions: Vec::new(), sockets: BTreeSet::new() };
         clients.go_on().await?;
         Ok(clients)
     }
@@ -125,6 +139,18 @@ impl Clients {
         losses.completed = handshakes.completed.len();
         losses.handshakes = handshakes.failed.iter().map(|(when, why)| format!("after {when:?}: {why}")).collect();
         Ok(losses)
+    }
+
+    /// The end: nothing was lost, and every socket that the service had is the same one (SO_COOKIE). It may have more.
+    ///
+    /// # Errors
+    /// Something was, or a socket is another one.
+    pub async fn unharmed_by(self, service: &Service<'_>) -> anyhow::Result<()> {
+        ensure!(!self.sockets.is_empty(), "nobody has looked at the sockets before");
+        let now = service.cookies().await?;
+        let lost: Vec<_> = self.sockets.difference(&now).collect();
+        ensure!(lost.is_empty(), "sockets were closed: {lost:?}");
+        self.unharmed().await
     }
 
     /// The end: nothing was lost.

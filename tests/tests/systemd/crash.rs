@@ -23,7 +23,7 @@ const NEVER: &str = "RestartSec=1h";
 fn a_killed_supervisor_under_load_costs_nothing_again_and_again() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let sockets = service.cookies().await?;
         for count in 1..=5 {
             service.kill("KILL").await?;
@@ -36,7 +36,7 @@ fn a_killed_supervisor_under_load_costs_nothing_again_and_again() -> anyhow::Res
         assert_eq!(service.cookies().await?, sockets);
         service.must("reload").await?;
         assert_eq!(service.active().await?, 2);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -66,12 +66,12 @@ fn a_killed_supervisor_of_the_real_relay_ends_no_session() -> anyhow::Result<()>
 fn a_systemd_that_executes_itself_keeps_what_it_has_stored() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         sandbox.must(&["systemctl", "daemon-reexec"]).await?;
         service.kill("KILL").await?;
         service.started_anew(1, PATIENCE).await?;
         service.wait_property("ActiveState", "active").await?;
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -80,12 +80,12 @@ fn a_systemd_that_executes_itself_keeps_what_it_has_stored() -> anyhow::Result<(
 fn a_restart_between_a_crash_and_the_next_start_costs_nothing() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).line(NEVER).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.kill("KILL").await?;
         service.wait_property("SubState", "auto-restart").await?;
         service.must("restart").await?;
         ensure!(service.status().await?.active().is_some(), "nobody is active");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -94,7 +94,7 @@ fn a_restart_between_a_crash_and_the_next_start_costs_nothing() -> anyhow::Resul
 fn relays_serve_on_while_there_is_no_supervisor() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).line("RestartSec=5s").start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.kill("KILL").await?;
         service.wait_property("SubState", "auto-restart").await?;
         clients.go_on().await?;
@@ -103,7 +103,7 @@ fn relays_serve_on_while_there_is_no_supervisor() -> anyhow::Result<()> {
         service.started_anew(1, PATIENCE).await?;
         service.wait_property("ActiveState", "active").await?;
         assert_eq!(service.active().await?, 1);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -132,14 +132,14 @@ fn a_killed_supervisor_finishes_the_drain_that_was_under_way() -> anyhow::Result
 fn a_killed_supervisor_finishes_the_upgrade_that_was_under_way() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.becomes_echo_later()?;
         sandbox.must(&["systemctl", "reload", "--no-block", &service.name]).await?;
         service.wait_for("a relay that is starting", |status| status.state(2) == "starting").await?;
         service.kill("KILL").await?;
         service.may_start()?;
         service.wait_for("a later generation", |status| status.active().is_some_and(|one| one.generation > 1)).await?;
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -148,11 +148,11 @@ fn a_killed_supervisor_finishes_the_upgrade_that_was_under_way() -> anyhow::Resu
 fn a_supervisor_that_is_told_to_leave_is_followed_by_another_under_load() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.kill("RTMIN+1").await?;
         service.started_anew(1, PATIENCE).await?;
         service.wait_property("ActiveState", "active").await?;
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -202,7 +202,7 @@ fn a_service_that_is_started_right_after_such_a_stop_is_left_alone() -> anyhow::
         service.becomes_echo()?;
         service.must("stop").await?;
         service.must("start").await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let (supervisor, relays) = (service.supervisor().await?, service.processes("echo")?);
         wait::until(PATIENCE, "the ends of the old relay and of its guard", || {
             let now = sandbox.processes(&service.name)?;
@@ -212,7 +212,7 @@ fn a_service_that_is_started_right_after_such_a_stop_is_left_alone() -> anyhow::
         clients.go_on().await?;
         assert_eq!((service.supervisor().await?, service.processes("echo")?), (supervisor, relays));
         assert_eq!(service.property("NRestarts").await?, "0");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -239,7 +239,7 @@ fn after_a_state_that_can_t_be_used_the_next_one_can() -> anyhow::Result<()> {
         service.wait_for("a cold start", |status| status.active().is_some()).await?;
         service.wait_property("ActiveState", "active").await?;
 
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let sockets = service.cookies().await?;
         let before: u32 = service.property("NRestarts").await?.parse()?;
         for count in 1..=2 {
@@ -249,7 +249,7 @@ fn after_a_state_that_can_t_be_used_the_next_one_can() -> anyhow::Result<()> {
             clients.go_on().await?;
         }
         assert_eq!(service.cookies().await?, sockets);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 

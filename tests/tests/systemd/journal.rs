@@ -1,7 +1,7 @@
 //! The journal has what every generation says, and the service does not depend on it.
 
 use anyhow::ensure;
-use tests::systemd::{self, Clients, Service, Setup};
+use tests::systemd::{self, Clients, Setup};
 
 const JOURNALD: [&str; 3] = ["systemd-journald.socket", "systemd-journald-dev-log.socket", "systemd-journald.service"];
 
@@ -37,7 +37,7 @@ fn without_a_journal_everybody_serves_on_under_load() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let flags = ["--probation", "0s", "--drain-timeout", "10m", "--log-level", "trace"];
         let service = Setup::shipped(sandbox)?.flags(&flags).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         for unit in JOURNALD {
             sandbox.must(&["systemctl", "stop", unit]).await?;
         }
@@ -46,7 +46,7 @@ fn without_a_journal_everybody_serves_on_under_load() -> anyhow::Result<()> {
         service.must("reload").await?;
         assert_eq!(service.active().await?, 2);
         assert_eq!(service.status().await?.sessions(1), systemd::SESSIONS as u64);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -57,9 +57,9 @@ fn closed_standard_streams_do_no_harm_under_load() -> anyhow::Result<()> {
         let command = "/usr/bin/moq-supervise --exec moq-relay --probation 0s --drain-timeout 10m";
         let line = format!("ExecStart=\nExecStart=/bin/sh -c 'exec {command} <&- >&- 2>&-'");
         let service = Setup::shipped(sandbox)?.line(&line).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.must("reload").await?;
         assert_eq!(service.active().await?, 2);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }

@@ -12,7 +12,7 @@ const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
 fn ten_reloads_under_load_cost_nothing_and_keep_the_main_process() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let (main, sockets) = (service.property("MainPID").await?, service.cookies().await?);
         for generation in 2..=11 {
             service.must("reload").await?;
@@ -25,7 +25,7 @@ fn ten_reloads_under_load_cost_nothing_and_keep_the_main_process() -> anyhow::Re
         let status = service.status().await?;
         assert_eq!(status.sessions(1), systemd::SESSIONS as u64, "{status:?}");
         assert!(status.generations.iter().all(|generation| generation.foreign == 0), "{status:?}");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -51,7 +51,7 @@ fn a_reload_of_the_real_relay_under_load_fails_no_handshake() -> anyhow::Result<
 fn a_reload_whose_relay_fails_fails_and_the_old_one_serves_on_under_load() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let scripts = ["exit 3", "exec /no/such/program", "kill -SEGV $$"];
         for script in scripts {
             service.becomes(script)?;
@@ -67,6 +67,6 @@ fn a_reload_whose_relay_fails_fails_and_the_old_one_serves_on_under_load() -> an
         let status = service.status().await?;
         let first = status.generation(1).context("the first generation has its sessions still")?;
         assert_eq!(first.state, "draining");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }

@@ -18,7 +18,7 @@ const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
 fn three_restarts_under_load_replace_both_programs_and_cost_nothing() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let sockets = service.cookies().await?;
         let mut main = service.property("MainPID").await?;
         for generation in 2..=4 {
@@ -32,7 +32,7 @@ fn three_restarts_under_load_replace_both_programs_and_cost_nothing() -> anyhow:
         }
         let status = service.status().await?;
         assert_eq!(status.sessions(1), systemd::SESSIONS as u64, "{status:?}");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -62,7 +62,7 @@ fn a_restart_with_the_real_relay_under_load_fails_no_handshake_and_ends_no_sessi
 fn a_restart_whose_relay_fails_leaves_the_old_one_serving_and_says_so_under_load() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         service.becomes("exit 3")?;
         service.must("restart").await?;
         assert_eq!(service.active().await?, 1);
@@ -72,7 +72,7 @@ fn a_restart_whose_relay_fails_leaves_the_old_one_serving_and_says_so_under_load
         service.becomes_echo()?;
         service.must("restart").await?;
         ensure!(service.active().await? > 1, "the next restart did not upgrade");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -82,7 +82,7 @@ fn a_restart_whose_supervisor_fails_costs_nothing_until_it_is_corrected() -> any
     const DROP_IN: &str = "/run/systemd/system/moq-supervise.service.d/zzz-wrong.conf";
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let wrong = "[Service]\nExecStart=\nExecStart=/usr/bin/moq-supervise --no-such-flag --exec moq-relay\n";
         sandbox.write(DROP_IN, wrong, 0o644)?;
         sandbox.must(&["systemctl", "daemon-reload"]).await?;
@@ -95,7 +95,7 @@ fn a_restart_whose_supervisor_fails_costs_nothing_until_it_is_corrected() -> any
         sandbox.must(&["systemctl", "daemon-reload"]).await?;
         service.wait_property("ActiveState", "active").await?;
         ensure!(service.status().await?.active().is_some(), "nobody is active");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -104,7 +104,7 @@ fn a_restart_whose_supervisor_fails_costs_nothing_until_it_is_corrected() -> any
 fn restarts_and_reloads_in_quick_succession_under_load_cost_nothing() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         for _ in 0..4 {
             let (restart, reload) = tokio::join!(service.systemctl("restart"), service.systemctl("reload"));
             // systemd itself refuses a reload of what it is about to restart; a restart never fails.
@@ -112,7 +112,7 @@ fn restarts_and_reloads_in_quick_succession_under_load_cost_nothing() -> anyhow:
             let _refused = reload?;
         }
         service.wait_for("one active generation", |status| status.active().is_some()).await?;
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
@@ -121,7 +121,7 @@ fn restarts_and_reloads_in_quick_succession_under_load_cost_nothing() -> anyhow:
 fn a_reload_after_a_new_supervisor_was_installed_runs_it_in_the_same_process_under_load() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let (main, sockets) = (service.property("MainPID").await?, service.cookies().await?);
         let running = async || -> anyhow::Result<u64> {
             let pid = service.property("MainPID").await?;
@@ -137,6 +137,6 @@ fn a_reload_after_a_new_supervisor_was_installed_runs_it_in_the_same_process_und
         assert_ne!(running().await?, old, "the old program is still running");
         assert_eq!(service.property("NRestarts").await?, "0");
         ensure!(service.cookies().await?.is_superset(&sockets), "a socket was lost: {sockets:?}");
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }

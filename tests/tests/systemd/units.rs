@@ -1,7 +1,7 @@
 //! The unit files themselves: what systemd's own checkers say of them.
 
 use anyhow::{Context as _, ensure};
-use tests::systemd::{self, Sandbox, Setup};
+use tests::systemd::{self, Sandbox, Setup, shipped};
 
 /// The greatest exposure that we ship ("OK" in systemd's words is up to 4).
 const EXPOSURE: f64 = 2.0;
@@ -31,4 +31,27 @@ fn the_unit_is_clean_and_closed() -> anyhow::Result<()> {
         ensure!(exposure <= EXPOSURE, "exposed by {exposure}");
         Ok(())
     })
+}
+
+/// The settings that a file marks as those that must stay.
+fn must_stay(file: &str) -> anyhow::Result<Vec<String>> {
+    let text = shipped(file)?;
+    let mut lines = text.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if line.starts_with("# [outage]") {
+            let setting = lines.by_ref().find(|line| !line.starts_with('#'));
+            found.push(setting.with_context(|| format!("{file}: nothing follows {line:?}"))?.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Guards who uses the drop-in: what is an outage without a line of the unit is one without that line there.
+#[test]
+fn the_drop_in_has_every_line_that_must_stay() -> anyhow::Result<()> {
+    let unit = must_stay("moq-supervise.service")?;
+    ensure!(unit.len() == 8 && unit.iter().all(|line| line.contains('=')), "{unit:?}");
+    assert_eq!(must_stay("moq-relay.service.d/supervise.conf")?, unit);
+    Ok(())
 }

@@ -5,7 +5,7 @@ use anyhow::ensure;
 use nix::sys::signal::Signal;
 use tests::client::echo::Session;
 use tests::process::signal_process;
-use tests::systemd::{self, Clients, Service, Setup};
+use tests::systemd::{self, Clients, Setup};
 use tests::wait::PATIENCE;
 
 /// Flags that let sessions stay with their generation for the whole of a test.
@@ -16,14 +16,14 @@ const PATIENT: [&str; 4] = ["--probation", "0s", "--drain-timeout", "10m"];
 fn a_supervisor_that_hangs_under_load_is_replaced_and_costs_nothing() -> anyhow::Result<()> {
     systemd::test(async |sandbox| {
         let service = Setup::shipped(sandbox)?.flags(&PATIENT).line("WatchdogSec=2s").start().await?;
-        let clients = Clients::start(Service::PORT).await?;
+        let clients = Clients::of(&service).await?;
         let main = service.property("MainPID").await?;
         service.kill("STOP").await?;
         service.started_anew(1, PATIENCE).await?;
         service.wait_property("ActiveState", "active").await?;
         assert_ne!(service.property("MainPID").await?, main);
         assert_eq!(service.active().await?, 1);
-        clients.unharmed().await
+        clients.unharmed_by(&service).await
     })
 }
 
