@@ -42,13 +42,22 @@ pub struct Writer {
     backed: u32,
     /// The counters in IDs can't be chosen by a client, so a fast hash will do.
     by_counter: FxHashMap<u64, Place>,
-    by_home: HashMap<SocketAddr, Vec<u32>>,
+    homes: HashMap<SocketAddr, Home>,
     /// Those that have ended, with the moment, in its order.
     late: VecDeque<(u32, u64)>,
     unrecorded: u64,
     /// When the slots were last looked through for old ones, and how far.
     swept: u32,
     sweep_at: usize,
+}
+
+/// A client's address, which several connections can share. Nobody says which ID is of which of them.
+#[derive(Debug, Default)]
+struct Home {
+    /// Connections that began there and have not ended.
+    open: u32,
+    /// The slots of the IDs that first came from there.
+    slots: Vec<u32>,
 }
 
 /// Where what is known of an ID is.
@@ -101,7 +110,7 @@ impl Ledger {
             free: Vec::new(),
             backed: 0,
             by_counter: FxHashMap::default(),
-            by_home: HashMap::new(),
+            homes: HashMap::new(),
             late: VecDeque::new(),
             unrecorded: 0,
             swept: 0,
@@ -137,17 +146,30 @@ impl Writer {
                 };
                 self.slots[slot as usize] = Some(Known { counter, client, local, home: client, seen });
                 self.by_counter.insert(counter, Place::Slot(slot));
-                self.by_home.entry(client).or_default().push(slot);
+                self.homes.entry(client).or_default().slots.push(slot);
                 slot
             }
         };
         Entry { id, client, local }.write(&mut self.shared(slot));
     }
 
-    /// The connections whose first packet came from there have ended.
+    /// A connection whose first packet came from there has been accepted. To be followed by one [`Self::ended`].
+    pub fn began(&mut self, home: SocketAddr) {
+        let home = self.homes.entry(home).or_default();
+        home.open = home.open.saturating_add(1);
+    }
+
+    /// A connection whose first packet came from there has ended. With the last one, their entries go: one that is told
+    /// of a death after its own end drops it, but one that lives and is taken out would not be told.
     pub fn ended(&mut self, now: Instant, home: SocketAddr) {
+        if let Some(home) = self.homes.get_mut(&home) {
+            home.open = home.open.saturating_sub(1);
+            if home.open > 0 {
+                return;
+            }
+        }
         let tick = self.tick(now);
-        for slot in self.by_home.remove(&home).unwrap_or_default() {
+        for slot in self.homes.remove(&home).unwrap_or_default().slots {
             if let Some(counter) = self.release(slot) {
                 self.by_counter.insert(counter, Place::Ended(tick));
                 self.late.push_back((tick, counter));
@@ -174,10 +196,10 @@ impl Writer {
             if tick.saturating_sub(known.seen) > max_age
                 && let Ok(slot) = u32::try_from(self.sweep_at)
             {
-                if let Some(slots) = self.by_home.get_mut(&known.home) {
-                    slots.retain(|other| *other != slot);
-                    if slots.is_empty() {
-                        self.by_home.remove(&known.home);
+                if let Some(home) = self.homes.get_mut(&known.home) {
+                    home.slots.retain(|other| *other != slot);
+                    if home.slots.is_empty() && home.open == 0 {
+                        self.homes.remove(&known.home);
                     }
                 }
                 self.release(slot);

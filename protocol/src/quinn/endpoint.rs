@@ -10,7 +10,7 @@ use crate::keys::ChildKeys;
 use crate::ledger::Ledger;
 use crate::message::Generation;
 use nix::sys::socket::{setsockopt, sockopt::UdpGroSegment};
-use quinn::{AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
+use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -33,7 +33,7 @@ struct Shared {
     ledger: Option<Arc<Ledger>>,
     ledgers: Mutex<HashMap<MemberId, Arc<MemberLedger>>>,
     /// For what is sent beside quinn; each lives as long as its endpoint.
-    sockets: Mutex<HashMap<MemberId, Weak<dyn AsyncUdpSocket>>>,
+    sockets: Mutex<HashMap<MemberId, Weak<MemberSocket>>>,
     /// Unasked resets are sent by one task at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -95,7 +95,7 @@ impl Endpoints {
     }
 
     /// The socket of an open member.
-    pub(super) fn socket(&self, member: MemberId) -> Option<Arc<dyn AsyncUdpSocket>> {
+    pub(super) fn socket(&self, member: MemberId) -> Option<Arc<MemberSocket>> {
         self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).get(&member)?.upgrade()
     }
 
@@ -198,9 +198,10 @@ impl Endpoints {
         let counters = Arc::new(MemberCounters::default());
         let filter = Filter::new(Arc::clone(&shared.cipher), tag, shared.heirs.clone());
         let ledger = self.ledger(member.id, &self.generator(member.id)?);
+        let socket =
+            Arc::new(MemberSocket { inner, handle, filter, counters: Arc::clone(&counters), ledger: ledger.clone() });
         let sockets = &mut shared.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.insert(member.id, Arc::downgrade(&inner));
-        let socket = Arc::new(MemberSocket { inner, filter, counters: Arc::clone(&counters), ledger: ledger.clone() });
+        sockets.insert(member.id, Arc::downgrade(&socket));
         let server = server.map(|mut server| {
             self.share_tokens(&mut server);
             server

@@ -2,18 +2,16 @@
 
 use super::crypto::{TOKEN_LEN, token};
 use super::endpoint::Endpoints;
+use super::socket::MemberSocket;
 use crate::child::Estate;
 use crate::cid::{Cipher, MemberId, Tag};
 use crate::ledger::Entry;
-use quinn::AsyncUdpSocket;
-use quinn::udp::Transmit;
+use quinn::AsyncUdpSocket as _;
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// From one unasked reset to the next, over all members: 10 000 a second, so that the clients of a big relay do not all
 /// come back at the same moment.
@@ -92,7 +90,7 @@ fn is_of(cipher: &Cipher, entry: &Entry, estate: &Estate, member: MemberId) -> b
     Tag::new(estate.generation, member) == Some(cipher.open(entry.id).tag())
 }
 
-async fn send(socket: &Arc<dyn AsyncUdpSocket>, entry: &Entry, estate: &Estate) -> io::Result<()> {
+async fn send(socket: &MemberSocket, entry: &Entry, estate: &Estate) -> io::Result<()> {
     let mut packet = [0; RESET_LEN];
     getrandom(&mut packet[..RESET_LEN - TOKEN_LEN], GetRandomFlags::empty())?;
     // The form and fixed bits of a short header.
@@ -100,25 +98,16 @@ async fn send(socket: &Arc<dyn AsyncUdpSocket>, entry: &Entry, estate: &Estate) 
     packet[RESET_LEN - TOKEN_LEN..].copy_from_slice(&token(&estate.key, entry.id));
     let six = socket.local_addr()?.is_ipv6();
     let destination = match entry.client {
-        // quinn takes errors of sending for losses, so this one would not show.
         SocketAddr::V6(_) if !six => return Err(io::ErrorKind::AddrNotAvailable.into()),
         // With its scope.
         client @ SocketAddr::V6(_) => client,
         client @ SocketAddr::V4(_) => SocketAddr::new(family(client.ip(), six), client.port()),
     };
-    let transmit = Transmit {
-        destination,
-        ecn: None,
-        contents: &packet,
-        segment_size: None,
-        src_ip: entry.local.map(|local| family(local, six)),
-    };
+    let local = entry.local.map(|local| family(local, six));
     loop {
-        match socket.try_send(&transmit) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut poller = Arc::clone(socket).create_io_poller();
-                poll_fn(|context| poller.as_mut().poll_writable(context)).await?;
-            }
+        match socket.send_beside(&packet, destination, local) {
+            // The kernel's buffer is full, which quinn's own sending waits for; beside it there is no hurry.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(AHEAD).await,
             sent => return sent,
         }
     }

@@ -20,9 +20,11 @@ impl MemberLedger {
     }
 
     /// A connection has been accepted from this address. Its client is taken out of the ledger when what this returns is
-    /// dropped; without it, it stays until nothing has come for the idle timeout.
+    /// dropped, unless others from the same address have not ended; without it, it stays until nothing has come for the
+    /// idle timeout. To be called before the handshake is awaited.
     #[must_use]
     pub fn recorded(self: &Arc<Self>, accepted_from: SocketAddr) -> Recorded {
+        self.writer().began(accepted_from);
         Recorded { ledger: Arc::clone(self), accepted_from }
     }
 

@@ -112,10 +112,9 @@ impl Acceptor {
     }
 
     async fn establish(self, incoming: Incoming, mut counted: Counted) {
-        let accepted_from = incoming.remote_address();
+        let recorded = self.ledger.map(|ledger| ledger.recorded(incoming.remote_address()));
         if let Ok(connection) = incoming.await {
             counted.establish();
-            let recorded = self.ledger.map(|ledger| ledger.recorded(accepted_from));
             // An application that has dropped the server wants no more.
             let _ = self.accepted.send(Session { connection, _counted: counted, _recorded: recorded }).await;
         }

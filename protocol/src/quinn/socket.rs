@@ -2,10 +2,13 @@
 
 use super::filter::Filter;
 use super::record::MemberLedger;
+use nix::libc;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
-use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,9 +40,42 @@ impl MemberCounters {
 #[derive(Debug)]
 pub(super) struct MemberSocket {
     pub(super) inner: Arc<dyn AsyncUdpSocket>,
+    /// The same socket, for what is sent beside quinn.
+    pub(super) handle: UdpSocket,
     pub(super) filter: Filter,
     pub(super) counters: Arc<MemberCounters>,
     pub(super) ledger: Option<Arc<MemberLedger>>,
+}
+
+impl MemberSocket {
+    /// Sends one datagram to `destination`, from the address `local` if there is one; both are of the socket's family.
+    ///
+    /// Not by the way of quinn's own datagrams: what it makes of an error there (one EINVAL, and it uses neither
+    /// segmentation offload nor ECN any more) is for good, and the addresses here are from a process that is not trusted.
+    ///
+    /// # Errors
+    ///
+    /// As sendmsg(2): EAGAIN when the send buffer is full, EINVAL for a local address that is not ours.
+    pub(super) fn send_beside(&self, packet: &[u8], destination: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
+        let (parts, destination) = ([IoSlice::new(packet)], SockaddrStorage::from(destination));
+        let send = |local: &[ControlMessage<'_>]| {
+            sendmsg(self.handle.as_raw_fd(), &parts, local, MsgFlags::MSG_DONTWAIT, Some(&destination))
+        };
+        // ip(7) and ipv6(7): the address to send from; the route decides on the interface.
+        match local {
+            None => send(&[]),
+            Some(IpAddr::V4(ip)) => send(&[ControlMessage::Ipv4PacketInfo(&libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            })]),
+            Some(IpAddr::V6(ip)) => send(&[ControlMessage::Ipv6PacketInfo(&libc::in6_pktinfo {
+                ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                ipi6_ifindex: 0,
+            })]),
+        }?;
+        Ok(())
+    }
 }
 
 impl AsyncUdpSocket for MemberSocket {

@@ -13,7 +13,7 @@ pub(crate) fn inherit(endpoints: &Endpoints, estates: Vec<Estate>) {
     }
     let telling = endpoints.inherit(estates);
     tokio::spawn(async move {
-        let Told { sent, skipped, .. } = telling.await;
-        tracing::info!(?dead, told = sent, skipped, "answering for dead generations");
+        let Told { sent, skipped, unreadable } = telling.await;
+        tracing::info!(?dead, told = sent, skipped, unreadable, "answering for dead generations");
     });
 }

@@ -3,9 +3,11 @@
 use crate::told::kill;
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use tests::client::echo::Session;
 use tests::client::handshake::Load;
+use tests::client::media;
+use tests::client::webtransport::{self, Media};
 use tests::process::signal_process;
 use tests::supervisor::Setup;
 use tests::wait::{self, PATIENCE};
@@ -36,8 +38,27 @@ async fn handshakes_under_load_wait_for_the_successor() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The successor has the very sockets of the dead one, and what waits in them is served: a client sends its first flight
-/// once and gets in, though nobody was there.
+/// A first flight of a version that nobody speaks, to which any server answers (RFC 9000 section 6.1).
+const UNKNOWN_VERSION: [u8; 15] = [0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0];
+
+/// Sends that once, from a socket of its own.
+fn knock(server: SocketAddr) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind(client::local_for(server))?;
+    socket.connect(server)?;
+    socket.set_nonblocking(true)?;
+    knock_again(&socket)?;
+    Ok(socket)
+}
+
+fn knock_again(socket: &UdpSocket) -> anyhow::Result<()> {
+    let mut packet = [0; 1_200];
+    packet[..UNKNOWN_VERSION.len()].copy_from_slice(&UNKNOWN_VERSION);
+    socket.send(&packet)?;
+    Ok(())
+}
+
+/// The successor has the very sockets of the dead one, and what waits in them is served: the first datagram is sent once and
+/// answered, though nobody was there when it came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_flight_that_comes_during_the_outage_is_served() -> anyhow::Result<()> {
     let setup = Setup::new("program")?.flags(["--probation", "0s"]);
@@ -45,12 +66,27 @@ async fn a_first_flight_that_comes_during_the_outage_is_served() -> anyhow::Resu
     program.becomes_echo()?;
     let supervisor = setup.exec(program.path()).serve().await?;
     let server = supervisor.address().await?;
-    // The successor takes a second before it does anything.
-    program.contains(&format!("#!/bin/sh\nsleep 1\nexec '{}' '[::]:0'\n", program::echo()?.display()), 0o755)?;
+    // The successor does nothing before the datagram has been sent.
+    let gate = supervisor.folder().join("gate");
+    let waits = format!("until test -e '{}'; do sleep 0.01; done", gate.display());
+    program.contains(
+        &format!(
+            "#!/bin/sh
+{waits}
+exec '{}' '[::]:0'
+",
+            program::echo()?.display()
+        ),
+        0o755,
+    )?;
     kill(&supervisor, 1).await?;
     supervisor.wait_for("the outage", |status| status.phase == "failed").await?;
-    let session = Session::connect(server).await?;
-    session.echo(b"served").await?;
+    let client = knock(server)?;
+    let connecting = tokio::spawn(Session::connect(server));
+    ensure!(client.recv(&mut [0; 1_500]).is_err(), "nobody is there");
+    std::fs::write(gate, "")?;
+    wait::until(PATIENCE, "an answer", || Ok(client.recv(&mut [0; 1_500]).is_ok())).await?;
+    connecting.await??.echo(b"served").await?;
     assert_eq!(supervisor.status().await?.state(2), "active");
     Ok(())
 }
@@ -66,19 +102,13 @@ async fn packets_that_waited_too_long_get_no_answer() -> anyhow::Result<()> {
     program.contains(&format!("#!/bin/sh\nsleep 4\nexec '{}' '[::]:0'\n", program::echo()?.display()), 0o755)?;
     kill(&supervisor, 1).await?;
     supervisor.wait_for("the outage", |status| status.phase == "failed").await?;
-    // An orphan of the dead one, and one of a version that nobody speaks: to each of them a server would answer.
-    let ghost = UdpSocket::bind(client::local_for(server))?;
-    ghost.connect(server)?;
-    let mut unknown_version = [0; 1_200];
-    unknown_version[..15].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
-    ghost.send(&unknown_version)?;
+    let ghost = knock(server)?;
     supervisor.wait_for("a successor", |status| status.state(2) == "active").await?;
     Session::connect(server).await?.echo(b"serves").await?;
-    ghost.set_nonblocking(true)?;
     let answer = ghost.recv(&mut [0; 1_500]);
     ensure!(answer.is_err(), "a ghost was answered: {answer:?}");
     // It is answered when somebody is there, so the silence was the emptied queue.
-    ghost.send(&unknown_version)?;
+    knock_again(&ghost)?;
     wait::until(PATIENCE, "an answer", || Ok(ghost.recv(&mut [0; 1_500]).is_ok())).await
 }
 
@@ -109,6 +139,34 @@ async fn the_last_resort_after_three_failed_respawns_is_a_draining_generation() 
     assert_eq!((status.state(active), status.state(1)), ("active", "draining"));
     first.echo(b"still first").await?;
     newcomer.echo(b"still newcomer").await?;
+    Ok(())
+}
+
+/// Who comes to a stand-in is not told to go, as those that it had before its drain were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_stands_in_as_the_last_resort_tells_no_newcomer_to_go() -> anyhow::Result<()> {
+    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
+    let program = Replaceable::new(setup.folder());
+    program.becomes(&program::relay()?, &relay::OPEN)?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    let server = supervisor.address().await?;
+    let media = Media::subscribe(&media::origin());
+    let stays = webtransport::Session::connect(server, &media).await?;
+    supervisor.upgrade().await?;
+    stays.goaway(PATIENCE).await?;
+    program.plays("exit 1")?;
+    kill(&supervisor, 2).await?;
+    supervisor.wait_for("the stand-in", |status| status.state(1) == "active").await?;
+    let newcomer = webtransport::Session::connect(server, &media).await?;
+    supervisor.wait_for("both sessions", |status| status.sessions(1) == 2).await?;
+    ensure!(newcomer.is_open() && !newcomer.told(), "{}", supervisor.process.tail());
+
+    // Until somebody else is there.
+    program.becomes(&program::relay()?, &relay::OPEN)?;
+    ensure!(!newcomer.told(), "{}", supervisor.process.tail());
+    supervisor.upgrade().await?;
+    newcomer.goaway(PATIENCE).await?;
+    ensure!(stays.is_open() && newcomer.is_open());
     Ok(())
 }
 

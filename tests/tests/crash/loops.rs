@@ -55,16 +55,48 @@ impl Loop {
         Ok(Duration::from_secs(minutes * 60) + Duration::from_secs_f64(seconds.parse()?))
     }
 
-    /// The operator mends it, and need not wait.
-    async fn recovers(self) -> anyhow::Result<()> {
+    /// Waits until a start is put off, and says for how long, at least for `at_least`. The last failure was this one.
+    async fn is_put_off(&self, at_least: Duration, failure: &str) -> anyhow::Result<Duration> {
+        let left = wait::eventually(PATIENCE, "a start that is put off", async || {
+            let status = scenario::status(&self.supervisor).await?;
+            if status["phase"] != "failed" || status["upgrade"] != serde_json::Value::Null {
+                return Ok(None);
+            }
+            let reason = status["last_failure"]["reason"].as_str().unwrap_or_default();
+            ensure!(reason.contains(failure), "{status}");
+            let text = status["text"].as_str().unwrap_or_default();
+            ensure!(text.contains("failed"), "{status}");
+            Ok(next_attempt(text).filter(|left| *left >= at_least))
+        });
+        left.await.with_context(|| self.supervisor.process.tail())
+    }
+
+    /// The operator mends it, and need not wait: all was over long before the next start was due.
+    async fn recovers(self, failure: &str) -> anyhow::Result<()> {
+        let left = self.is_put_off(Duration::from_secs(2), failure).await?;
+        let asked = Instant::now();
         self.program.becomes_echo()?;
         self.supervisor.upgrade().await?;
+
+        let took = asked.elapsed();
+        ensure!(took < left, "{took:?} of the {left:?} that were left");
+        self.serves().await
+    }
+
+    async fn serves(self) -> anyhow::Result<()> {
         let server = self.supervisor.address().await?;
         Session::connect(server).await?.echo(b"mended").await?;
         let status = self.supervisor.wait_for("one generation", |status| status.generations.len() == 1).await?;
         assert_eq!(status.phase, "serving");
         Ok(())
     }
+}
+
+/// How long until the next start, as the status text says it.
+fn next_attempt(text: &str) -> Option<Duration> {
+    let (_, rest) = text.split_once(", the next in ")?;
+    let (seconds, _) = rest.split_once(" s")?;
+    seconds.parse().ok().map(Duration::from_secs)
 }
 
 /// Watches a loop that has begun: as many starts as the backoff allows, and hardly any work between them.
@@ -86,18 +118,13 @@ async fn one_that_dies_after_50_ms_is_started_ever_more_rarely_and_said_to_fail(
     let before = service.starts().await?;
     kill(&service.supervisor, 1).await?;
     is_bounded(&service, before).await?;
-    let status = scenario::status(&service.supervisor).await?;
-    ensure!(status["phase"] == "failed", "{status}");
-    let reason = status["last_failure"]["reason"].as_str().unwrap_or_default();
-    ensure!(reason.contains("exited with status 3"), "{status}");
-    let text = status["text"].as_str().unwrap_or_default();
-    ensure!(text.contains("failed"), "{status}");
+    service.is_put_off(Duration::ZERO, "exited with status 3").await?;
     let said =
         service.notify.received().iter().any(|note| note.text.contains("STATUS=") && note.text.contains("failed"));
     ensure!(said, "STATUS says it: {:?}", service.notify.received());
     let metrics = service.supervisor.command("status", &["--metrics"]).await?.stdout;
     ensure!(metrics.contains("moq_supervise_phase{phase=\"failed\"} 1"), "{metrics}");
-    service.recovers().await
+    service.recovers("exited with status 3").await
 }
 
 /// A client can be what kills it.
@@ -110,9 +137,10 @@ async fn one_that_dies_of_its_first_handshake_does_not_die_faster_for_more_of_th
     let load = Load::start(&[server], &[], 20)?;
     kill(&service.supervisor, 1).await?;
     is_bounded(&service, before).await?;
-    // Handshakes that the dead ones had begun would go on for their idle timeout.
+    service.is_put_off(Duration::ZERO, "ended by signal 9").await?;
+    let failed = service.recovers("ended by signal 9").await;
     drop(load);
-    service.recovers().await
+    failed
 }
 
 /// Five seconds are no proof of health: the delays grow on.
@@ -126,7 +154,10 @@ async fn one_that_dies_after_five_seconds_is_not_taken_for_a_stable_one() -> any
     let pause =
         service.since(": process ", "generation 4")?.checked_sub(service.since("ended by signal", "generation 3")?);
     ensure!(pause.is_some_and(|pause| pause >= Duration::from_millis(100)), "{pause:?}");
-    service.recovers().await
+    service.is_put_off(Duration::ZERO, "ended by signal 9").await?;
+    service.program.becomes_echo()?;
+    service.supervisor.upgrade().await?;
+    service.serves().await
 }
 
 /// One bad start in ten costs one more start, not the service.
@@ -153,7 +184,9 @@ async fn one_that_dies_at_every_tenth_start_is_started_an_eleventh_time() -> any
         .await?;
     }
     Session::connect(server).await?.echo(b"here").await?;
-    service.recovers().await
+    let status = service.supervisor.status().await?;
+    kill(&service.supervisor, status.active().context("one serves")?.generation).await?;
+    service.recovers("ended by signal 9").await
 }
 
 fn starts(count: &Path) -> usize {

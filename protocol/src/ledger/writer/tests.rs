@@ -84,6 +84,49 @@ fn connections_of_one_client_socket_each_have_an_entry() {
     assert_eq!((found(&reader).len(), writer.by_counter.len()), (1, 1));
 }
 
+/// A client that dials again before it closes, or a peer with two connections: the one that goes on has to be told.
+#[test]
+fn the_end_of_one_connection_leaves_those_that_share_its_address() {
+    let (ledger, reader) = ledger(1);
+    let mut writer = writer(&ledger, 0).unwrap();
+    let now = Instant::now();
+    for counter in [1, 9] {
+        writer.began(client(100));
+        writer.saw(now, counter, id(counter), client(100), None);
+    }
+    writer.ended(now, client(100));
+    assert_eq!(found(&reader), [(0, 1, 100), (0, 9, 100)], "nobody knows which of the two has ended");
+    let later = now + Duration::from_secs(18);
+    writer.saw(later, 9, id(9), client(100), None);
+    for second in 0..8 {
+        writer.expire(later + Duration::from_secs(second));
+    }
+    assert_eq!(found(&reader), [(0, 9, 100)], "for one nothing comes any more");
+    writer.ended(later, client(100));
+    assert_eq!((found(&reader), writer.homes.len()), (vec![], 0));
+}
+
+/// All its IDs have expired, and it is still there.
+#[test]
+fn an_address_of_which_nothing_comes_is_still_counted() {
+    let (ledger, reader) = ledger(1);
+    let mut writer = writer(&ledger, 0).unwrap();
+    let begun = Instant::now();
+    writer.began(client(100));
+    writer.began(client(100));
+    writer.saw(begun, 1, id(1), client(100), None);
+    for second in 21..30 {
+        writer.expire(begun + Duration::from_secs(second));
+    }
+    assert_eq!(found(&reader), []);
+    let now = begun + Duration::from_secs(30);
+    writer.saw(now, 2, id(2), client(100), None);
+    writer.ended(now, client(100));
+    assert_eq!(found(&reader), [(0, 2, 100)]);
+    writer.ended(now, client(100));
+    assert_eq!(found(&reader), []);
+}
+
 #[test]
 fn what_nothing_comes_for_expires_and_the_others_stay() {
     let (ledger, reader) = ledger(1);

@@ -9,6 +9,7 @@ use crate::quinn::MemberEndpoint;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 const DEAD: u32 = 2;
 const HEIR: u32 = 3;
@@ -114,6 +115,26 @@ async fn forged_entries_are_told_nothing() {
     let told = endpoints.inherit(vec![estate(file)]).await;
     assert_eq!(told, Told { sent: 1, skipped: 6, unreadable: 0 });
     assert!(is_reset(&receive(&client).await.0, id(DEAD, 1, 201), DEAD));
+}
+
+/// The dead one's host had an address that ours has lost: the kernel refuses to send from it (EINVAL), as it refuses segmentation
+/// offload elsewhere, and quinn would never use that again.
+#[tokio::test]
+async fn a_local_address_that_is_not_ours_costs_the_endpoint_nothing() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let ((client, there), (file, mut writer)) = (client().await, ledger());
+        let (endpoints, open, _) = heir(address);
+        let segments = || endpoints.socket(open.id).unwrap().max_transmit_segments();
+        let before = segments();
+        assert!(before > 1, "this kernel has segmentation offload");
+        let now = std::time::Instant::now();
+        writer.saw(now, 1, id(DEAD, 1, 1), there, Some(Ipv4Addr::new(192, 0, 2, 7).into()));
+        writer.saw(now, 2, id(DEAD, 1, 2), there, Some(Ipv4Addr::LOCALHOST.into()));
+        let told = endpoints.inherit(vec![estate(file)]).await;
+        assert_eq!(told, Told { sent: 1, skipped: 1, unreadable: 0 });
+        assert!(is_reset(&receive(&client).await.0, id(DEAD, 1, 2), DEAD));
+        assert_eq!(segments(), before);
+    }
 }
 
 #[tokio::test]
