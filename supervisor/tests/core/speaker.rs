@@ -74,3 +74,15 @@ fn the_next_supervisor_tells_again() {
     life.out = out;
     assert_eq!(life.speaks(), Some((2, vec![(1, 10), (0, 0)])));
 }
+
+/// Nothing has changed for anybody who knows the totals.
+#[test]
+fn the_end_of_one_that_never_counted_anything_is_told_to_nobody() {
+    let mut life = Life::with_generations(settings(), 2);
+    life.upgrade();
+    life.bring_up(3);
+    life.exits(1, ExitStatus::Code(0));
+    let told =
+        life.out.iter().filter(|action| matches!(action, Action::Send { message: ToChild::Counters { .. }, .. }));
+    assert_eq!(told.count(), 0, "{:?}", life.out);
+}

@@ -185,3 +185,35 @@ fn the_longest_drain_is_that_of_the_generation_that_takes_longest_by_itself() {
     life.says(1, FromChild::Hello(Hello { drain_timeout_ms: Some(70_000), ..hello() }));
     assert_eq!(life.core.longest_own_drain(), secs(70));
 }
+
+/// Who waited asked a process that is gone.
+#[test]
+fn nobody_is_answered_by_another_process() {
+    let (life, _) = Life::on_probation(settings());
+    let (mut core, out) = resumed(&life.core, settings(), life.now, false);
+    acknowledge(&mut core, life.now, &out);
+    let out = feed(&mut core, life.now.after(secs(10)), Event::Tick);
+    assert_eq!(roles(&out), [(1, "drain")]);
+    assert!(!out.iter().any(|action| matches!(action, Action::Reply { .. })), "{out:?}");
+}
+
+/// The next number is above all that were used, by the living and by the dead.
+#[test]
+fn a_core_whose_next_number_is_taken_is_refused() {
+    let with_next = |life: &Life, from: &str, next: &str| {
+        let text = serde_json::to_string(&life.core).expect("JSON");
+        assert!(text.contains(from), "{text}");
+        let saved: Core = serde_json::from_str(&text.replace(from, next)).expect("a core");
+        Core::restored(saved, settings())
+    };
+    let serving = Life::serving(settings());
+    assert!(with_next(&serving, r#""next":2,"#, r#""next":2,"#).is_some());
+    assert!(with_next(&serving, r#""next":2,"#, r#""next":1,"#).is_none());
+    let mut mourning = Life::serving(settings());
+    mourning.upgrade();
+    mourning.adopt(2);
+    mourning.crashes(2);
+    assert_eq!(mourning.core.mourned(), [Generation(2)]);
+    assert!(with_next(&mourning, r#""next":3,"#, r#""next":3,"#).is_some());
+    assert!(with_next(&mourning, r#""next":3,"#, r#""next":2,"#).is_none());
+}
