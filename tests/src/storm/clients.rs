@@ -1,6 +1,6 @@
 //! Clients in a storm: sessions that know who serves them, and fresh handshakes.
 
-use super::record::{Loss, Moment, Record, Server};
+use super::record::{Failure, Loss, Moment, Record, Server};
 use crate::client::{SERVER_NAME, local_for};
 use crate::supervisor::Status;
 use crate::tls::{self, Seen};
@@ -38,6 +38,10 @@ impl Book {
 
     pub(super) fn note(&self, what: impl FnOnce(&mut Record)) {
         what(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn failed(&self, begun: Moment, established: Option<Moment>, why: String) {
+        self.note(|record| record.failed.push(Failure { begun, established, why }));
     }
 
     /// Notes what a status says of the relays.
@@ -99,8 +103,8 @@ async fn one_after_the_other(
         let endpoint = quinn::Endpoint::client(local_for(server)).context("a client socket")?;
         let begun = book.now();
         match endpoint.connect_with(config.clone(), server, SERVER_NAME)?.await {
-            Ok(connection) => session(&book, &connection, stopped.clone()).await,
-            Err(error) => book.note(|record| record.failed.push((begun, format!("a session's: {error}")))),
+            Ok(connection) => session(&book, begun, &connection, stopped.clone()).await,
+            Err(error) => book.failed(begun, None, format!("a session's: {error}")),
         }
         endpoint.close(0_u8.into(), b"");
         endpoint.wait_idle().await;
@@ -109,12 +113,12 @@ async fn one_after_the_other(
 }
 
 /// Echoes until it has lasted long enough; notes its loss.
-async fn session(book: &Book, connection: &quinn::Connection, mut stopped: watch::Receiver<bool>) {
+async fn session(book: &Book, begun: Moment, connection: &quinn::Connection, mut stopped: watch::Receiver<bool>) {
     let established = book.now();
     let server = match signature(connection).await {
         Ok(server) => server,
         // The handshake was all that the relay did before it died: as good as one that has failed.
-        Err(error) => return book.note(|record| record.failed.push((established, format!("unsigned: {error:#}")))),
+        Err(error) => return book.failed(begun, Some(established), format!("unsigned: {error:#}")),
     };
     let end = Instant::now() + Duration::from_millis(rand::rng().random_range(LASTS));
     while Instant::now() < end && !*stopped.borrow() {
@@ -161,7 +165,7 @@ async fn handshakes(
                 while open.try_join_next().is_some() {}
                 if open.len() >= MOST_OPEN {
                     let begun = book.now();
-                    book.note(|record| record.failed.push((begun, format!("{MOST_OPEN} others wait"))));
+                    book.failed(begun, None, format!("{MOST_OPEN} others wait"));
                     continue;
                 }
                 let (book, config) = (book.clone(), config.clone());
@@ -169,10 +173,10 @@ async fn handshakes(
                 open.spawn(async move {
                     let begun = book.now();
                     let outcome = crate::client::handshake::once(server, &config).await;
-                    book.note(|record| match outcome {
-                        Ok(_took) => record.completed += 1,
-                        Err(error) => record.failed.push((begun, format!("{error:#}"))),
-                    });
+                    match outcome {
+                        Ok(_took) => book.note(|record| record.completed += 1),
+                        Err(error) => book.failed(begun, None, format!("{error:#}")),
+                    }
                 });
             }
         }

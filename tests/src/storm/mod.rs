@@ -11,7 +11,7 @@ mod plan;
 mod record;
 
 pub use plan::{Bad, Fault, Plan, Step};
-pub use record::{Loss, Moment, Record, Server};
+pub use record::{Failure, Loss, Moment, Record, Server};
 
 use crate::systemd::{HANDSHAKES, SESSIONS, Sandbox, Service, Setup};
 use crate::wait;

@@ -23,8 +23,8 @@ pub struct Record {
     pub mortal: Vec<(Moment, Moment)>,
     /// Sessions that ended before their client ended them.
     pub lost: Vec<Loss>,
-    /// Handshakes that failed, by when they began, and why.
-    pub failed: Vec<(Moment, String)>,
+    /// Handshakes that failed.
+    pub failed: Vec<Failure>,
     /// Handshakes that succeeded.
     pub completed: usize,
     /// Sessions that their clients ended.
@@ -35,6 +35,17 @@ pub struct Record {
 
 /// What the clients of one relay send in the moment of its death: two packets of each session.
 const PACKETS_OF_A_MOMENT: u64 = 2 * SESSIONS as u64;
+
+/// A handshake that failed, or was all that came of a session.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// When it began.
+    pub begun: Moment,
+    /// When it was complete, if it was: the relay did not live to say who it is.
+    pub established: Option<Moment>,
+    /// Why.
+    pub why: String,
+}
 
 /// A session that was lost.
 #[derive(Clone, Debug)]
@@ -65,7 +76,7 @@ impl Record {
     pub fn judge(&self) -> anyhow::Result<()> {
         let lost: Vec<&Loss> = self.lost.iter().filter(|loss| !self.has_died(loss.server)).collect();
         ensure!(lost.is_empty(), "sessions of relays that nobody killed were lost: {lost:?}\n{self}");
-        let failed: Vec<_> = self.failed.iter().filter(|(begun, _)| !self.was_hit(*begun)).collect();
+        let failed: Vec<_> = self.failed.iter().filter(|failure| !self.was_hit(failure)).collect();
         ensure!(failed.is_empty(), "handshakes failed with no relay that died under them: {failed:?}\n{self}");
         let (foreign, excused) = (self.foreign.values().sum::<u64>(), self.excused_packets());
         ensure!(
@@ -95,10 +106,12 @@ impl Record {
         server.mortal || self.killed.contains_key(&server.pid)
     }
 
-    /// Whether a handshake that began then can have been with a relay that died before its end. It takes milliseconds; one
-    /// of which something was lost takes a probe timeout. A relay that had been draining before it began can't have had it.
-    fn was_hit(&self, begun: Moment) -> bool {
-        let before = |died: Moment| begun <= died && died <= begun + 2 * INITIAL_PTO;
+    /// Whether a handshake can have been with a relay that died before its end. It takes milliseconds; one of which something
+    /// was lost takes a probe timeout. A relay that had been draining before it began can't have had it.
+    fn was_hit(&self, failure: &Failure) -> bool {
+        let begun = failure.begun;
+        let latest = failure.established.unwrap_or(begun) + 2 * INITIAL_PTO;
+        let before = |died: Moment| begun <= died && died <= latest;
         let took_it = |pid: &u32| self.draining.get(pid).is_none_or(|since| begun <= *since);
         self.killed.iter().any(|(pid, died)| before(*died) && took_it(pid))
             || self.mortal.iter().any(|(from, to)| *from <= begun && begun <= *to)
@@ -124,6 +137,21 @@ mod tests {
         Loss { server: Server { pid, mortal }, when: 9 * SECOND, why: "timed out".to_owned() }
     }
 
+    fn failure(begun: Moment) -> Failure {
+        Failure { begun, established: None, why: "timed out".to_owned() }
+    }
+
+    /// Between its beginning and its end the relay may have been replaced, and killed.
+    #[test]
+    fn a_session_without_a_word_counts_from_the_beginning_of_its_handshake() {
+        let mut record = Record { killed: [(7, 5 * SECOND)].into(), ..Record::default() };
+        record.seen(7, true, 3 * SECOND);
+        record.failed = vec![Failure { established: Some(4 * SECOND), ..failure(2 * SECOND) }];
+        assert!(record.judge().is_ok());
+        record.failed = vec![Failure { established: Some(6 * SECOND), ..failure(Duration::from_millis(3_500)) }];
+        assert!(record.judge().is_err());
+    }
+
     #[test]
     fn a_lost_session_is_excused_by_the_death_of_its_own_relay_alone() {
         let mut record = Record { killed: [(7, 5 * SECOND)].into(), ..Record::default() };
@@ -137,7 +165,7 @@ mod tests {
     fn the_death_of_a_relay_that_drains_excuses_no_handshake_but_those_from_before() {
         let at = |begun: Duration| {
             let mut record = Record { killed: [(7, 5 * SECOND)].into(), ..Record::default() };
-            record.failed = vec![(begun, "timed out".to_owned())];
+            record.failed = vec![failure(begun)];
             record
         };
         let drains = |mut record: Record| {
@@ -170,7 +198,7 @@ mod tests {
         let at = |begun: Duration| Record {
             killed: [(7, 5 * SECOND)].into(),
             mortal: vec![(20 * SECOND, 21 * SECOND)],
-            failed: vec![(begun, "timed out".to_owned())],
+            failed: vec![failure(begun)],
             ..Record::default()
         };
         for (begun, excused) in
