@@ -3,7 +3,7 @@
 use super::event::{Action, ExitStatus};
 use super::generation::{Child, State};
 use super::time::Time;
-use super::{Core, Holder, Phase};
+use super::{Core, Phase};
 use protocol::message::Generation;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -94,20 +94,17 @@ impl Core {
         self.mourned.values().map(|mourned| mourned.forget_at).min()
     }
 
-    /// Tells each heir what it does not know yet.
+    /// Tells each heir what it does not know yet: the active one, and who is about to become it, since it gets the packets of
+    /// the dead from the switch on, and a successor that has taken over the dead one's sockets before that.
     pub(super) fn settle_heirs(&mut self, out: &mut Vec<Action>) {
-        let successor = match &self.phase {
-            // It serves the dead one's sockets, so what waits there comes to it.
-            Phase::Down { holder: Holder::Dead { .. }, respawn } => respawn.running(),
-            Phase::Down { holder: Holder::StandIn { .. } | Holder::Nobody, .. } | Phase::Serving { .. } => None,
+        match self.phase {
+            Phase::Serving { .. } | Phase::Down { .. } => {}
             Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => return,
-        };
+        }
         for (&generation, child) in &mut self.children {
             let is_heir = match child.state {
                 State::Active => true,
-                State::Starting { .. } | State::Ready => {
-                    successor == Some(generation) && child.takes_over.is_some() && child.is_adopted()
-                }
+                State::Starting { .. } | State::Ready => child.is_adopted(),
                 State::Standby | State::Draining { .. } | State::Ending { .. } => false,
             };
             if !is_heir || !child.can_be_told() {

@@ -69,11 +69,14 @@ fn the_next_active_one_answers_for_all_that_are_remembered() {
     life.crashes(1);
     life.crashes(2);
     life.upgrade();
-    life.adopt(4);
-    assert_eq!(life.heirs(), [""; 0], "a candidate beside an active one gets none of their packets");
+    life.spawned(4);
+    life.says(4, FromChild::Hello(hello()));
+    assert_eq!(life.heirs(), [""; 0], "it has no sockets");
+    life.feed(Event::Adopted { generation: Generation(4) });
+    assert_eq!(life.heirs(), ["heir 4 of 1 2"], "it gets their packets from the switch on, and must know by then");
     life.says(4, FromChild::Ready);
     life.steered();
-    assert_eq!(life.heirs(), ["heir 4 of 1 2"]);
+    assert_eq!(life.heirs(), [""; 0]);
 }
 
 /// Whoever stands in gets the packets, and was not told of the dead since it drains.

@@ -205,3 +205,42 @@ fn a_channel_that_breaks_before_another_role_is_acknowledged_makes_nothing_of_it
     life.loses_channel(1);
     assert!(life.orders().is_empty(), "{:?}", life.orders());
 }
+
+/// One of those who asked meanwhile wants it badly enough.
+#[test]
+fn a_folded_upgrade_evicts_when_any_of_its_triggers_asked_for_it() {
+    for (triggers, evicts) in [([true, false], true), ([false, true], true), ([false, false], false)] {
+        let mut life = Life::with_generations(settings(), 3);
+        life.upgrade();
+        life.bring_up(4);
+        for evict_oldest in triggers {
+            life.feed(Event::Upgrade { waiter: None, evict_oldest });
+        }
+        life.pass(secs(2));
+        let killed = life.orders().iter().any(|order| order.starts_with("kill 1"));
+        assert_eq!(killed, evicts, "{triggers:?}: {:?}", life.orders());
+    }
+}
+
+/// Such a check was of an upgrade that is over.
+#[test]
+fn the_check_of_another_generation_means_nothing() {
+    let mut life = Life::serving(Settings { check: true, ..settings() });
+    life.upgrade();
+    assert_eq!(life.orders(), ["check 2"]);
+    life.feed(Event::Checked { generation: Generation(3), result: Ok(()) });
+    assert!(life.orders().is_empty(), "{:?}", life.orders());
+}
+
+/// A trigger that nobody waits for (a signal) is answered in the log alone.
+#[test]
+fn a_denial_that_nobody_waits_for_is_said_with_its_reason() {
+    let mut life = Life::with_generations(settings(), 4);
+    life.feed(Event::Upgrade { waiter: None, evict_oldest: false });
+    assert!(life.warned("upgrade denied: as many generations live as may; the oldest, 1,"), "{:?}", life.out);
+    life.feed(Event::Rollback { waiter: None });
+    assert!(life.warned("rollback denied: no probation is running"), "{:?}", life.out);
+    life.feed(Event::Stop);
+    life.feed(Event::Upgrade { waiter: None, evict_oldest: false });
+    assert!(life.warned("upgrade denied: the service is stopping"), "{:?}", life.out);
+}

@@ -110,9 +110,9 @@ impl Watch {
         let steered = self.steering.as_ref().is_some_and(|steering| steering.active == generation);
         let process = self.processes.get_mut(&generation).ok_or("heir that is gone")?;
         require(process.running && !process.unreachable, "heir that can't be told")?;
-        let in_place = process.takes_over.is_some() && (process.adopted || process.ready);
+        let becomes_it = (process.adopted || process.ready) && process.told == Told::Nothing;
         let active = matches!(process.told, Told::Activate | Told::Undrain);
-        require(steered || in_place || active, "heir that gets no packets of the dead")?;
+        require(steered || becomes_it || active, "heir that gets no packets of the dead")?;
         for dead in dead {
             require(process.heir_of.insert(*dead), "told twice to be an heir")?;
         }
