@@ -171,27 +171,6 @@ impl Clients {
         let viewers = self.subscribers.iter().filter_map(|(viewer, _, _)| viewer.as_ref());
         viewers.map(|viewer| viewer.subscriber.report()).collect()
     }
-
-    /// New connections in place of those that gave up, so that the next crash meets as many.
-    pub(crate) async fn replace_lost(&mut self) -> anyhow::Result<()> {
-        for number in 0..self.publishers.len() {
-            if let Some((_, origin, client)) = self.publishers.get(number)
-                && client.seen().over
-            {
-                let client = self.publish(&origin.clone()).await?;
-                self.publishers[number].2 = client;
-            }
-        }
-        for number in 0..self.subscribers.len() {
-            if let Some((_, origin, client)) = self.subscribers.get(number)
-                && client.seen().over
-            {
-                let client = self.subscribe(&origin.clone()).await?;
-                self.subscribers[number].2 = client;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn path(number: usize) -> String {

@@ -36,6 +36,14 @@ impl Service {
         Ok(Self::Peer { program: program.to_owned(), address, process, killed: Instant::now() })
     }
 
+    /// Another one of ours, which has seen no crash yet.
+    pub(crate) async fn renew(&mut self) -> anyhow::Result<()> {
+        if self.is_ours() {
+            *self = Self::ours().await?;
+        }
+        Ok(())
+    }
+
     pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::Ours { .. })
     }
