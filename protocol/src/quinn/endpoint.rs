@@ -195,7 +195,7 @@ impl Endpoints {
             // quinn has just turned it on. While other generations live, merging would bring us their datagrams.
             setsockopt(&handle, UdpGroSegment, &false)?;
         }
-        let counters = Arc::new(MemberCounters::default());
+        let counters = Arc::new(MemberCounters::new(shared.heirs.clone()));
         let filter = Filter::new(Arc::clone(&shared.cipher), tag, shared.heirs.clone());
         let ledger = self.ledger(member.id, &self.generator(member.id)?);
         let socket =

@@ -4,6 +4,7 @@
 //! with a packet. `docs/design/connection-ids.md` has the reasons and the arithmetic of what is decided here.
 
 use crate::cid::{CID_LEN, Cipher, HeirSet, MAX_GENERATION, MAX_MEMBERS, Tag};
+use crate::message::Generation;
 use quinn::udp::RecvMeta;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -35,27 +36,33 @@ impl Filter {
     }
 
     /// Takes the foreign datagrams out of one receive buffer, which GRO may have filled with several, `stride` bytes
-    /// apart; returns how many came and how many of them were foreign. Of each that is for an established connection
-    /// of this member, `own` gets the ID and its counter.
+    /// apart; returns how many came. Of each that is for an established connection of this member, `own` gets the ID and its
+    /// counter; of each foreign one, `foreign` gets the generation.
     pub(super) fn sift(
         &self,
         buffer: &mut [u8],
         meta: &mut RecvMeta,
         mut own: impl FnMut(u64, [u8; CID_LEN]),
-    ) -> (u64, u64) {
+        mut foreign: impl FnMut(Generation),
+    ) -> u64 {
         let length = meta.len.min(buffer.len());
         let stride = if meta.stride == 0 { length } else { meta.stride };
-        let (mut kept, mut read, mut came, mut foreign) = (0, 0, 0, 0);
+        let (mut kept, mut read, mut came) = (0, 0, 0);
         while read < length {
             let end = length.min(read + stride);
             came += 1;
-            let whose = self.whose(&buffer[read..end]);
-            if let Whose::Own { counter, id } = whose {
-                own(counter, id);
-            }
-            if whose == Whose::Foreign {
-                foreign += 1;
-            } else {
+            let keep = match self.whose(&buffer[read..end]) {
+                Whose::Own { counter, id } => {
+                    own(counter, id);
+                    true
+                }
+                Whose::Unknown => true,
+                Whose::Foreign(generation) => {
+                    foreign(generation);
+                    false
+                }
+            };
+            if keep {
                 if kept != read {
                     buffer.copy_within(read..end, kept);
                 }
@@ -64,7 +71,7 @@ impl Filter {
             read = end;
         }
         meta.len = kept;
-        (came, foreign)
+        came
     }
 
     fn whose(&self, datagram: &[u8]) -> Whose {
@@ -77,7 +84,7 @@ impl Filter {
             let established = datagram.first().is_some_and(|first| first & LONG == 0);
             if established { Whose::Own { counter: said.counter(), id } } else { Whose::Unknown }
         } else if plausible && !self.heirs.contains(tag.generation()) {
-            Whose::Foreign
+            Whose::Foreign(tag.generation())
         } else {
             Whose::Unknown
         }
@@ -89,8 +96,8 @@ impl Filter {
 enum Whose {
     /// Of an established connection of this member: the how-manieth ID it minted.
     Own { counter: u64, id: [u8; CID_LEN] },
-    /// Of another member or generation.
-    Foreign,
+    /// Of another member or generation: of this one.
+    Foreign(Generation),
     /// Anybody's: for quinn to judge.
     Unknown,
 }

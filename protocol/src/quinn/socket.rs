@@ -2,16 +2,19 @@
 
 use super::filter::Filter;
 use super::record::MemberLedger;
+use crate::cid::HeirSet;
+use crate::message::Generation;
 use nix::libc;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -19,10 +22,16 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub struct MemberCounters {
     received: AtomicU64,
-    foreign: AtomicU64,
+    /// By the generation in their IDs.
+    foreign: Mutex<BTreeMap<Generation, u64>>,
+    heirs: HeirSet,
 }
 
 impl MemberCounters {
+    pub(super) fn new(heirs: HeirSet) -> Self {
+        Self { heirs, ..Self::default() }
+    }
+
     /// Datagrams, foreign ones among them.
     #[must_use]
     pub fn received(&self) -> u64 {
@@ -30,10 +39,16 @@ impl MemberCounters {
     }
 
     /// Datagrams whose connection ID belongs to another member or generation. A few are to be expected for some seconds
-    /// after a generation has ended, from clients that missed its close; any other one is a fault of the steering.
+    /// after a generation has ended, from clients that missed its close; any other one is a fault of the steering. Those of a
+    /// generation that this process turns out to be the heir of were not foreign: its word of that had not come yet.
     #[must_use]
     pub fn foreign(&self) -> u64 {
-        self.foreign.load(Ordering::Relaxed)
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        foreign.iter().filter(|(generation, _)| !self.heirs.contains(**generation)).map(|(_, count)| count).sum()
+    }
+
+    fn strayed(&self, generation: Generation) {
+        *self.foreign.lock().unwrap_or_else(PoisonError::into_inner).entry(generation).or_default() += 1;
     }
 }
 
@@ -94,20 +109,18 @@ impl AsyncUdpSocket for MemberSocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         let filled = ready!(self.inner.poll_recv(context, buffers, meta))?;
-        let (mut came, mut foreign) = (0, 0);
+        let mut came = 0;
         let mut page = self.ledger.as_ref().map(|ledger| ledger.page(Instant::now()));
         for (buffer, meta) in buffers.iter_mut().zip(meta).take(filled) {
             let (client, local) = (meta.addr, meta.dst_ip);
-            let (datagrams, foreigners) = self.filter.sift(buffer, meta, |counter, id| {
+            let own = |counter, id| {
                 if let Some(page) = &mut page {
                     page.saw(counter, id, client, local);
                 }
-            });
-            came += datagrams;
-            foreign += foreigners;
+            };
+            came += self.filter.sift(buffer, meta, own, |generation| self.counters.strayed(generation));
         }
         self.counters.received.fetch_add(came, Ordering::Relaxed);
-        self.counters.foreign.fetch_add(foreign, Ordering::Relaxed);
         // A buffer that is empty now is one without a datagram to quinn.
         Poll::Ready(Ok(filled))
     }

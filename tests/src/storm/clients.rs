@@ -49,8 +49,7 @@ impl Book {
         let now = self.now();
         self.note(|record| {
             for generation in &status.generations {
-                let most = record.foreign.entry(generation.generation).or_default();
-                *most = generation.foreign.max(*most);
+                record.foreign.insert(generation.generation, generation.foreign);
                 if let Some(pid) = generation.pid {
                     record.seen(pid, generation.state == "draining", now);
                 }

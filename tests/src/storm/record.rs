@@ -29,7 +29,7 @@ pub struct Record {
     pub completed: usize,
     /// Sessions that their clients ended.
     pub sessions: usize,
-    /// Packets that reached a relay that they were not for, by generation: the most that it ever said.
+    /// Packets that reached a relay that they were not for, by generation: what it said last.
     pub foreign: BTreeMap<u32, u64>,
 }
 
@@ -96,8 +96,8 @@ impl Record {
         }
     }
 
-    /// The heir is told milliseconds before or after the packets of the dead one are steered to it, and reads both when it
-    /// gets to run: what waits for it by then is counted as foreign. That is once for each relay that died.
+    /// What reaches an heir before it has heard that it is one is taken back off its count then; but the heir may die before
+    /// it has said so. That is once for each relay that died.
     fn excused_packets(&self) -> u64 {
         (self.killed.len() + self.mortal.len()) as u64 * PACKETS_OF_A_MOMENT
     }

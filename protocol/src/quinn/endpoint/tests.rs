@@ -110,6 +110,9 @@ async fn a_foreign_packet_is_counted_and_not_answered() {
     client.send(&orphan(1, 4, 0)).await.unwrap();
     assert!(is_reset(&answer(&client).await, &orphan(1, 4, 0), 1));
     assert_eq!((server.counters.received(), server.counters.foreign()), (3, 2));
+    // The word that it is the heir of one of them had not come yet.
+    endpoints.heirs().extend([(Generation(2), keys(2).reset.clone())]);
+    assert_eq!((server.counters.received(), server.counters.foreign()), (3, 1));
 }
 
 #[tokio::test]
