@@ -104,7 +104,10 @@ impl Manager {
 
     /// Loses the descriptor with this name.
     pub(crate) fn forget_one(&self, name: &str) -> anyhow::Result<()> {
-        lock(&self.known).store.remove(name).map(drop).with_context(|| format!("no {name}"))
+        let store = &mut lock(&self.known).store;
+        let index = store.iter().position(|(known, _)| known == name).with_context(|| format!("no {name}"))?;
+        store.remove(index);
+        Ok(())
     }
 
     /// Waits until the running supervisor has said this.
