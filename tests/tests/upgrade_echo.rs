@@ -103,10 +103,11 @@ async fn clients_that_move_all_the_time_reach_their_own_generation_of_three() ->
 async fn no_new_handshake_under_load_reaches_a_draining_generation() -> anyhow::Result<()> {
     let supervisor = echo(&["--probation", "0s", "--drain-timeout", "5m"]).await?;
     let server = supervisor.address().await?;
-    let _stays = Session::connect(server).await?;
+    // Until the end: a generation that has gone counts nothing any more.
+    let mut stay = vec![Session::connect(server).await?];
     for generation in 2..=3 {
         supervisor.upgrade().await?;
-        let _stays_too = Session::connect(server).await?;
+        stay.push(Session::connect(server).await?);
         let before = supervisor.wait_for("a session", |status| status.sessions(generation) == 1).await?;
         let load = Load::start(&[server], &[], 100)?;
         wait::until(PATIENCE, "200 handshakes", || Ok(load.so_far().total() >= 200)).await?;
@@ -120,6 +121,7 @@ async fn no_new_handshake_under_load_reaches_a_draining_generation() -> anyhow::
             assert_eq!(after.handshakes(older), before.handshakes(older), "generation {older}: {after:?}");
         }
     }
+    drop(stay);
     Ok(())
 }
 
