@@ -59,6 +59,8 @@ fn one_that_says_failed_in_its_probation_is_rolled_back_and_may_end_by_itself() 
 #[test]
 fn one_that_cannot_be_told_anything_is_rolled_back() {
     let (mut life, waiter) = Life::on_probation(settings());
+    life.acknowledge(1);
+    life.acknowledge(2);
     life.loses_channel(2);
     assert!(life.orders().is_empty());
     // The driver calls then and not before.
