@@ -7,6 +7,7 @@ use std::time::Duration;
 use tests::client::echo::Session;
 use tests::client::media;
 use tests::client::webtransport::{self, Media};
+use tests::scenario;
 use tests::supervisor::{Setup, Supervisor};
 use tests::wait::PATIENCE;
 use tests::{Replaceable, procfs, program};
@@ -80,11 +81,7 @@ impl Fault<'_> {
 
 /// An echo server that serves, and its program on disk.
 async fn serving(flags: &[&str]) -> anyhow::Result<(Supervisor, Replaceable)> {
-    let setup = Setup::new("program")?.flags(flags).flags(["--probation", "0s"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
-    Ok((supervisor, program))
+    scenario::serving(&[flags, &["--probation", "0s"]].concat()).await
 }
 
 /// A child that sends bytes which are no message.
@@ -204,10 +201,7 @@ async fn more_than_253_sockets_come_in_several_messages() -> anyhow::Result<()> 
 /// A generation that becomes unwell in its probation is rolled back, and its predecessor has lost nothing.
 #[tokio::test]
 async fn a_generation_that_is_unhealthy_in_its_probation_is_rolled_back() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "10s"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "10s"]).await?;
     let session = Session::connect(supervisor.address().await?).await?;
     program.plays("quic [::]:0 1\nhello\nadopt\nready\nactivated\nunhealthy I feel faint\nserve")?;
     let output = supervisor.command("upgrade", &[]).await?;

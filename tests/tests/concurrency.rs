@@ -55,11 +55,7 @@ async fn children_that_are_silent_deaf_or_talk_without_a_pause() -> anyhow::Resu
 /// up at its deadline, and nothing of it is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_of_four_thousand_sockets_that_nobody_reads() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--ready-timeout", "3s", "--probation", "0s"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let exec = program.path().to_owned();
-    let supervisor = setup.exec(exec).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--ready-timeout", "3s", "--probation", "0s"]).await?;
     let before = procfs::descriptors(supervisor.process.pid())?;
     program.plays(&format!("{}hello\nhang", "quic 127.0.0.1:0 250\n".repeat(16)))?;
     let upgrade = supervisor.command("upgrade", &[]);

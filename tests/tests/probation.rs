@@ -180,7 +180,7 @@ async fn a_rollback_by_hand_undoes_the_switch() -> anyhow::Result<()> {
 /// Whoever waits for the upgrade learns that somebody else undid it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollback_by_hand_is_the_outcome_of_the_upgrade() -> anyhow::Result<()> {
-    let (supervisor, program) = serving(&LONG).await?;
+    let (supervisor, program) = scenario::serving(&LONG).await?;
     program.plays(&format!("{ACTIVE}serve"))?;
     let upgrade = scenario::upgrade_ends(&supervisor, exit::ROLLED_BACK, &["generation 2", "by request"]);
     let rollback = async {
@@ -216,7 +216,7 @@ async fn refused(supervisor: &Supervisor) -> anyhow::Result<()> {
 /// Guards what a rollback costs: the sessions of the failed generation, and none of the old one's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollback_costs_the_sessions_of_the_failed_generation_alone() -> anyhow::Result<()> {
-    let (supervisor, _program) = serving(&LONG).await?;
+    let (supervisor, _program) = scenario::serving(&LONG).await?;
     let server = supervisor.address().await?;
     let old = Session::connect(server).await?;
     supervisor.process.signal(Signal::SIGUSR2)?;
@@ -236,7 +236,7 @@ async fn a_rollback_costs_the_sessions_of_the_failed_generation_alone() -> anyho
 /// Guards against a rollback that takes its time: a failed generation gets new clients for as long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_is_rolled_back_within_a_quarter_of_a_second() -> anyhow::Result<()> {
-    let (supervisor, program) = serving(&LONG).await?;
+    let (supervisor, program) = scenario::serving(&LONG).await?;
     let server = supervisor.address().await?;
     program.plays(&format!("{ACTIVE}serve"))?;
     supervisor.process.signal(Signal::SIGUSR2)?;
@@ -300,14 +300,4 @@ async fn accepts(tcp: SocketAddr, path: &Path) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(path).await?;
     wait::within(PATIENCE, "a greeting over the unix socket", stream.read_u8()).await??;
     Ok(())
-}
-
-/// An echo server that serves, and its program on disk.
-async fn serving(flags: &[&str]) -> anyhow::Result<(Supervisor, Replaceable)> {
-    let setup = Setup::new("program")?.flags(flags);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let exec = program.path().to_owned();
-    let supervisor = setup.exec(exec).serve().await?;
-    Ok((supervisor, program))
 }

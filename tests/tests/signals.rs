@@ -6,19 +6,11 @@ use protocol::exit;
 use std::time::{Duration, Instant};
 use tests::client::echo::{Habit, Session, Steady};
 use tests::client::handshake;
+use tests::scenario;
 use tests::supervisor::{Setup, Supervisor};
 use tests::tls::{self, Seen};
 use tests::wait::{self, PATIENCE};
 use tests::{Replaceable, procfs, program};
-
-/// An echo server that serves, and its program on disk.
-async fn serving(flags: &[&str]) -> anyhow::Result<(Supervisor, Replaceable)> {
-    let setup = Setup::new("program")?.flags(flags);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
-    Ok((supervisor, program))
-}
 
 /// Waits for an orderly end: status 0, and nobody left behind.
 async fn ends_well(mut supervisor: Supervisor) -> anyhow::Result<()> {
@@ -35,7 +27,7 @@ async fn ends_well(mut supervisor: Supervisor) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_stop_waits_for_the_last_session_and_no_longer() -> anyhow::Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let (mut supervisor, _program) = serving(&["--stop-timeout", "5m"]).await?;
+        let (mut supervisor, _program) = scenario::serving(&["--stop-timeout", "5m"]).await?;
         let session = Session::connect(supervisor.address().await?).await?;
         supervisor.wait_for("the session", |status| status.sessions(1) == 1).await?;
         supervisor.process.signal(signal)?;
@@ -51,7 +43,7 @@ async fn a_stop_waits_for_the_last_session_and_no_longer() -> anyhow::Result<()>
 /// A session that stays is closed when the stop's time is over.
 #[tokio::test]
 async fn a_stop_ends_at_its_timeout() -> anyhow::Result<()> {
-    let (supervisor, _program) = serving(&["--stop-timeout", "1s"]).await?;
+    let (supervisor, _program) = scenario::serving(&["--stop-timeout", "1s"]).await?;
     let session = Session::connect(supervisor.address().await?).await?;
     supervisor.wait_for("the session", |status| status.sessions(1) == 1).await?;
     let asked = Instant::now();
@@ -67,7 +59,7 @@ async fn a_stop_ends_at_its_timeout() -> anyhow::Result<()> {
 async fn a_second_stop_signal_ends_it_at_once() -> anyhow::Result<()> {
     let both = [Signal::SIGTERM, Signal::SIGINT];
     for (first, second) in both.into_iter().flat_map(|first| both.map(|second| (first, second))) {
-        let (supervisor, _program) = serving(&["--stop-timeout", "5m"]).await?;
+        let (supervisor, _program) = scenario::serving(&["--stop-timeout", "5m"]).await?;
         let _session = Session::connect(supervisor.address().await?).await?;
         supervisor.process.signal(first)?;
         supervisor.wait_for("the drain", |status| status.state(1) == "draining").await?;
@@ -80,7 +72,7 @@ async fn a_second_stop_signal_ends_it_at_once() -> anyhow::Result<()> {
 /// Nothing that comes later brings a service back that is stopping.
 #[tokio::test]
 async fn nothing_cancels_a_stop() -> anyhow::Result<()> {
-    let (supervisor, _program) = serving(&["--stop-timeout", "5m"]).await?;
+    let (supervisor, _program) = scenario::serving(&["--stop-timeout", "5m"]).await?;
     let session = Session::connect(supervisor.address().await?).await?;
     supervisor.process.signal(Signal::SIGTERM)?;
     supervisor.wait_for("the drain", |status| status.state(1) == "draining").await?;
@@ -98,7 +90,7 @@ async fn nothing_cancels_a_stop() -> anyhow::Result<()> {
 async fn a_stop_wins_over_an_upgrade() -> anyhow::Result<()> {
     let scripts = ["hang", "quic [::]:0 1\nhello\nadopt\nhang", "quic [::]:0 1\nhello\nadopt\nready\nserve"];
     for script in scripts {
-        let (supervisor, program) = serving(&["--stop-timeout", "5s", "--probation", "1m"]).await?;
+        let (supervisor, program) = scenario::serving(&["--stop-timeout", "5s", "--probation", "1m"]).await?;
         program.plays(script)?;
         supervisor.process.signal(Signal::SIGUSR2)?;
         supervisor.wait_for("two generations", |status| status.generations.len() == 2).await?;
@@ -124,7 +116,7 @@ async fn a_stop_before_the_first_generation_is_ready_ends_with_0() -> anyhow::Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_triggers_fold_and_the_last_one_wins() -> anyhow::Result<()> {
     let flags = ["--probation", "50ms", "--drain-timeout", "5m", "--max-generations", "16"];
-    let (supervisor, program) = serving(&flags).await?;
+    let (supervisor, program) = scenario::serving(&flags).await?;
     let session = Session::connect(supervisor.address().await?).await?;
     let habit = Habit { pause: Duration::from_millis(10), size: 100, rebind: false };
     let session = Steady::start(session, habit);
@@ -181,7 +173,7 @@ async fn sigusr1_is_passed_on() -> anyhow::Result<()> {
     relay.process.signal(Signal::SIGUSR1)?;
     relay.process.wait_for_line("snapshot", PATIENCE).await?;
 
-    let (echo, _program) = serving(&[]).await?;
+    let (echo, _program) = scenario::serving(&[]).await?;
     let before = echo.status().await?.generation(1).and_then(|first| first.pid).context("its pid")?;
     echo.process.signal(Signal::SIGUSR1)?;
     echo.wait_for("its successor", |status| status.active().is_some_and(|active| active.generation > 1)).await?;
@@ -230,7 +222,7 @@ async fn an_active_child_that_ends_with_0_unasked_ends_the_service() -> anyhow::
 /// Any other end is a crash: another generation serves on the same sockets, and handshakes meanwhile wait in them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_active_child_that_is_killed_is_replaced() -> anyhow::Result<()> {
-    let (supervisor, _program) = serving(&[]).await?;
+    let (supervisor, _program) = scenario::serving(&[]).await?;
     let server = supervisor.address().await?;
     for generation in 1..4 {
         let status = supervisor.wait_for("one that is active", |status| status.state(generation) == "active").await?;

@@ -5,7 +5,7 @@ use super::AdoptError;
 use crate::channel::read_memfd;
 use crate::cid::{MAX_GENERATION, MemberId};
 use crate::keys::ChildKeys;
-use crate::ledger::Ledger;
+use crate::ledger::{self, Ledger};
 use crate::message::{self, Adopt, Adopted, Generation, Hello, Kind, MAX_KEPT_BYTES, VersionRange};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::collections::BTreeMap;
@@ -89,11 +89,6 @@ pub(super) struct Assembly {
     begun: Option<Adoption>,
 }
 
-/// The idle timeout of a child that does not say.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Three probe timeouts can be longer than the idle timeout (RFC 9000 section 10.1).
-const MARGIN: Duration = Duration::from_secs(10);
-
 /// What an `adopt` message led to.
 pub(super) enum Progress {
     More(Assembly),
@@ -102,10 +97,9 @@ pub(super) enum Progress {
 
 impl Assembly {
     pub(super) fn new(hello: &Hello) -> Self {
-        let idle_timeout = hello.idle_timeout_ms.map_or(IDLE_TIMEOUT, Duration::from_millis);
         Self {
             wanted: hello.listeners.iter().map(|wanted| (wanted.name.clone(), wanted.kind)).collect(),
-            max_silence: idle_timeout.saturating_add(MARGIN),
+            max_silence: ledger::max_silence(hello.idle_timeout_ms.map(Duration::from_millis)),
             begun: None,
         }
     }

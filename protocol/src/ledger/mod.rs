@@ -21,3 +21,12 @@ pub use reader::Reader;
 pub use slot::Entry;
 #[cfg(feature = "child")]
 pub use writer::{Ledger, Writer};
+
+use std::time::Duration;
+
+/// How long a client lives on, at most, when it hears nothing any more: the idle timeout that `hello` names, 30 s if it names
+/// none, and 10 s, because three probe timeouts can be longer (RFC 9000 section 10.1).
+#[must_use]
+pub fn max_silence(idle_timeout: Option<Duration>) -> Duration {
+    idle_timeout.unwrap_or(Duration::from_secs(30)).saturating_add(Duration::from_secs(10))
+}

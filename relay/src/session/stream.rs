@@ -6,7 +6,7 @@ use crate::config::UnixAllow;
 use crate::drain::Setup;
 use crate::node::{Node, Tally};
 use moq_tokio::transport::Session;
-use qmux::transport::Stream as Wire;
+use qmux::transport::Stream as Framed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
@@ -49,17 +49,21 @@ async fn establish(
     config.handshake_timeout = Duration::ZERO;
     let session = match stream {
         Stream::Tcp(stream) => {
-            let stats = Arc::new(qmux::TcpStats::new(&stream)?);
-            let wire = Wire::new(node.wires.hold(stream), WIRE, config.max_record_size).with_socket_stats(stats);
-            qmux::Session::accept(wire, config).await?
+            // Without them the session measures for itself.
+            let stats = qmux::TcpStats::new(&stream).ok();
+            let framed = Framed::new(node.wires.hold(stream), WIRE, config.max_record_size);
+            let framed = match stats {
+                Some(stats) => framed.with_socket_stats(Arc::new(stats)),
+                None => framed,
+            };
+            qmux::Session::accept(framed, config).await?
         }
         Stream::Unix(stream, allow) => {
             let peer = stream.peer_cred()?;
             if !permits(&allow, peer.uid(), peer.gid(), peer.pid()) {
                 return Err(SetupError::NotAllowed { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() });
             }
-            let wire = Wire::new(node.wires.hold(stream), WIRE, config.max_record_size);
-            qmux::Session::accept(wire, config).await?
+            qmux::Session::accept(Framed::new(node.wires.hold(stream), WIRE, config.max_record_size), config).await?
         }
     };
     handshake(node, Session::new(session), None, false).await

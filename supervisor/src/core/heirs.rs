@@ -4,16 +4,13 @@ use super::event::{Action, ExitStatus};
 use super::generation::{Child, State};
 use super::time::Time;
 use super::{Core, Phase};
+use protocol::ledger::max_silence;
 use protocol::message::Generation;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The idle timeout of a child that named none.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Nobody's clients are waited for longer than this.
+/// No idle timeout that a child named counts for more than this.
 const LONGEST: Duration = Duration::from_secs(3_600);
-/// Three probe timeouts can be longer than the idle timeout (RFC 9000 section 10.1).
-const MARGIN: Duration = Duration::from_secs(10);
 /// So many dead are remembered at most: a crash loop must fill neither memory nor the fd store.
 const MOST: usize = 32;
 
@@ -40,12 +37,12 @@ impl Core {
         if !child.had_sockets() {
             return;
         }
-        let (drained, ended) = match status {
-            ExitStatus::Code(0) => (child.drain_left(now).is_some(), true),
-            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => (false, true),
-            ExitStatus::Lost => (false, false),
+        let has_orphans = match status {
+            ExitStatus::Code(0) => child.drain_left(now).is_none(),
+            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => true,
+            ExitStatus::Lost => false,
         };
-        if drained || !ended {
+        if !has_orphans {
             out.push(Action::Forget { generation });
             return;
         }
@@ -127,5 +124,5 @@ impl Core {
 
 /// How long clients of a generation may live on.
 fn retention(idle_timeout: Option<Duration>) -> Duration {
-    idle_timeout.unwrap_or(IDLE_TIMEOUT).min(LONGEST) + MARGIN
+    max_silence(idle_timeout.map(|timeout| timeout.min(LONGEST)))
 }

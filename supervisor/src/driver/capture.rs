@@ -1,6 +1,6 @@
 //! Running a program for what it says.
 
-use super::commands::Process;
+use super::commands::{Process, success};
 use super::reap::Reaper;
 use super::spawn;
 use crate::core::ExitStatus;
@@ -39,12 +39,7 @@ pub(super) async fn capture(
     let Ok((text, end)) = timeout(limit, run).await else {
         return Err(format!("did not end within {} s and was killed", limit.as_secs()));
     };
-    let why = match end {
-        Ok(ExitStatus::Code(0)) => return Ok(text),
-        Ok(ExitStatus::Code(code)) => format!("ended with status {code}"),
-        Ok(ExitStatus::Signal(signal)) => format!("was ended by signal {signal}"),
-        Ok(ExitStatus::Unknown | ExitStatus::Lost) | Err(_) => "ended, the kernel does not say how".to_owned(),
-    };
+    let Err(why) = success(end.unwrap_or(ExitStatus::Unknown)) else { return Ok(text) };
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(last.map_or_else(|| why.clone(), |last| format!("{why}: {last}")))
 }

@@ -80,11 +80,21 @@ async fn run(command: &str, limit: Duration, reaper: &Reaper) -> Result<(), Stri
     let spawned = spawn::shell(command).map_err(|error| format!("can't be run: {error}"))?;
     let mut process = Process::new(spawned.pid, reaper);
     match timeout(limit, &mut process.end).await {
-        Ok(Ok(ExitStatus::Code(0))) => Ok(()),
-        Ok(Ok(ExitStatus::Code(code))) => Err(format!("ended with status {code}")),
-        Ok(Ok(ExitStatus::Signal(signal))) => Err(format!("was ended by signal {signal}")),
-        Ok(Ok(ExitStatus::Unknown | ExitStatus::Lost) | Err(_)) => Err("ended, the kernel does not say how".to_owned()),
+        Ok(end) => success(end.unwrap_or(ExitStatus::Unknown)),
         Err(_) => Err(format!("did not end within {} ms and was killed", limit.as_millis())),
+    }
+}
+
+/// Whether a command ended with status 0.
+///
+/// # Errors
+/// How it ended otherwise, in words that go on after its name.
+pub(super) fn success(end: ExitStatus) -> Result<(), String> {
+    match end {
+        ExitStatus::Code(0) => Ok(()),
+        ExitStatus::Code(code) => Err(format!("ended with status {code}")),
+        ExitStatus::Signal(signal) => Err(format!("was ended by signal {signal}")),
+        ExitStatus::Unknown | ExitStatus::Lost => Err("ended, the kernel does not say how".to_owned()),
     }
 }
 

@@ -127,9 +127,7 @@ impl Holding {
             Share::Members { .. } | Share::Whole { .. } => &[],
         }
     }
-}
 
-impl Holding {
     /// Its members, if it has any.
     pub(super) fn share(&self) -> Option<MemberShare> {
         match &self.share {

@@ -13,7 +13,7 @@ fn failed(life: &Life) -> (u32, Option<std::time::Duration>, Option<Generation>)
 }
 
 /// Lets the respawn that is running fail, and goes to the next one. Returns its generation.
-fn fail_respawn(life: &mut Life, generation: u32) -> u32 {
+pub(crate) fn fail_respawn(life: &mut Life, generation: u32) -> u32 {
     life.spawned(generation);
     life.crashes(generation);
     life.steered();

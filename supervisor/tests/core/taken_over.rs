@@ -1,5 +1,6 @@
 //! What another process makes of each phase, and what the driver reads off the lifecycle for the sake of that process.
 
+use crate::crash::fail_respawn;
 use crate::life::{Life, hello, secs, settings};
 use crate::resume::{feed, killed, resumed, roles, serves, spawned, state};
 use protocol::message::{FromChild, Generation, Hello, ToChild};
@@ -88,12 +89,7 @@ fn a_stand_in_is_told_to_stand_in_again() {
     let mut life = Life::with_generations(settings(), 2);
     life.crashes(2);
     for generation in 3..6 {
-        life.spawned(generation);
-        life.crashes(generation);
-        life.steered();
-        while !life.orders().contains(&format!("spawn {}", generation + 1)) {
-            life.pass_to_deadline();
-        }
+        fail_respawn(&mut life, generation);
     }
     assert_eq!(life.state(1), Some(StateView::Active));
     let (_, out) = resumed(&life.core, settings(), life.now, false);

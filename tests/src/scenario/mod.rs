@@ -11,10 +11,23 @@ pub use path::HeldPath;
 pub use terminal::Terminal;
 pub use under_load::UnderLoad;
 
+use crate::Replaceable;
 use crate::process::Output;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Setup, Supervisor};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
+
+/// A supervisor whose program, which the test may replace, is an echo server at first and serves.
+///
+/// # Errors
+/// It does not come to serve.
+pub async fn serving(flags: &[&str]) -> anyhow::Result<(Supervisor, Replaceable)> {
+    let setup = Setup::new("program")?.flags(flags);
+    let program = Replaceable::new(setup.folder());
+    program.becomes_echo()?;
+    let supervisor = setup.exec(program.path()).serve().await?;
+    Ok((supervisor, program))
+}
 
 /// The whole of `status --json` (docs/control.md).
 ///

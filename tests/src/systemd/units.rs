@@ -1,6 +1,6 @@
 //! The unit files under `contrib/systemd`, as shipped and with a line missing.
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use std::fs;
 use std::path::Path;
 
@@ -33,9 +33,16 @@ impl Units {
     /// # Errors
     /// No line begins so, or several do.
     pub fn without(self, beginning: &str) -> anyhow::Result<Self> {
-        let (gone, kept): (Vec<&str>, Vec<&str>) = self.text.lines().partition(|line| line.starts_with(beginning));
-        ensure!(gone.len() == 1, "{} lines begin with {beginning:?}", gone.len());
+        let gone = self.line(beginning)?;
+        let kept: Vec<&str> = self.text.lines().filter(|line| *line != gone).collect();
         Ok(Self { text: kept.join("\n") + "\n" })
+    }
+
+    /// The one line that begins like this.
+    fn line(&self, beginning: &str) -> anyhow::Result<&str> {
+        let found: Vec<&str> = self.text.lines().filter(|line| line.starts_with(beginning)).collect();
+        let [line] = found[..] else { bail!("{} lines begin with {beginning:?}", found.len()) };
+        Ok(line)
     }
 
     /// With `other` in place of the one line that begins like this.
@@ -43,9 +50,7 @@ impl Units {
     /// # Errors
     /// As [`Self::without`].
     pub fn changed(self, beginning: &str, other: &str) -> anyhow::Result<Self> {
-        let found: Vec<&str> = self.text.lines().filter(|line| line.starts_with(beginning)).collect();
-        let [line] = found[..] else { bail!("{} lines begin with {beginning:?}", found.len()) };
-        let line = line.to_owned();
+        let line = self.line(beginning)?.to_owned();
         Ok(self.with(&line, other))
     }
 

@@ -5,21 +5,18 @@ use anyhow::{Context as _, ensure};
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
+use tests::client;
 use tests::client::line::Line;
 use tests::client::silent::Silent;
-use tests::supervisor::Setup;
+use tests::scenario;
 use tests::wait::{self, PATIENCE};
-use tests::{Replaceable, client};
 
 /// A hostile relay writes the IDs of live connections into its ledger, with their clients' real addresses, and IDs of
 /// its own with the addresses of others; then it dies, so that its heir reads all that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forged_ledger_ends_no_live_connection_and_brings_others_one_small_datagram_each() -> anyhow::Result<()> {
     const VICTIMS: usize = 20;
-    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "0s", "--drain-timeout", "5m"]).await?;
     let server = supervisor.address().await?;
     let (mut lines, mut sessions) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -73,10 +70,7 @@ async fn a_forged_ledger_ends_no_live_connection_and_brings_others_one_small_dat
 /// Whoever watches the network knows the IDs of live connections, and can send what he likes with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spoofed_late_and_mangled_packets_end_no_live_connection() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, _program) = scenario::serving(&["--probation", "0s", "--drain-timeout", "5m"]).await?;
     let server = supervisor.address().await?;
     let (mut lines, mut sessions) = (Vec::new(), Vec::new());
     // Connections of a draining generation, of a dead one, and of the active one.

@@ -61,10 +61,7 @@ fn knock_again(socket: &UdpSocket) -> anyhow::Result<()> {
 /// answered, though nobody was there when it came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_flight_that_comes_during_the_outage_is_served() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "0s"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "0s"]).await?;
     let server = supervisor.address().await?;
     // The successor does nothing before the datagram has been sent.
     let gate = supervisor.folder().join("gate");
@@ -94,10 +91,7 @@ exec '{}' '[::]:0'
 /// Guards against a successor that begins handshakes with clients that gave up long ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn packets_that_waited_too_long_get_no_answer() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "0s"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "0s"]).await?;
     let server = supervisor.address().await?;
     program.contains(&format!("#!/bin/sh\nsleep 4\nexec '{}' '[::]:0'\n", program::echo()?.display()), 0o755)?;
     kill(&supervisor, 1).await?;
@@ -115,10 +109,7 @@ async fn packets_that_waited_too_long_get_no_answer() -> anyhow::Result<()> {
 /// Better told to leave one day than not served at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_resort_after_three_failed_respawns_is_a_draining_generation() -> anyhow::Result<()> {
-    let setup = Setup::new("program")?.flags(["--probation", "0s", "--drain-timeout", "5m"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "0s", "--drain-timeout", "5m"]).await?;
     let server = supervisor.address().await?;
     let first = Session::connect(server).await?;
     first.echo(b"first").await?;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use tests::Replaceable;
 use tests::client::echo::Session;
 use tests::client::silent::Silent;
-use tests::supervisor::{Setup, Supervisor};
+use tests::scenario;
+use tests::supervisor::Supervisor;
 use tests::wait::{self, PATIENCE};
 
 /// How far a new generation gets before it stands still, and how it goes on when it is let go: docs/protocol.md, "Life of a
@@ -43,10 +44,7 @@ struct Standstill {
 }
 
 async fn at(step: &str, rest: &str) -> anyhow::Result<Standstill> {
-    let setup = Setup::new("program")?.flags(["--probation", "5m", "--ready-timeout", "5m"]);
-    let program = Replaceable::new(setup.folder());
-    program.becomes_echo()?;
-    let supervisor = setup.exec(program.path()).serve().await?;
+    let (supervisor, program) = scenario::serving(&["--probation", "5m", "--ready-timeout", "5m"]).await?;
     let server = supervisor.address().await?;
     let session = Session::connect(server).await?;
     session.echo(b"old").await?;
@@ -125,10 +123,7 @@ async fn both_die_at_any_step_and_a_third_one_serves() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_old_one_dies_on_standby_or_in_its_drain_and_the_new_one_serves() -> anyhow::Result<()> {
     for (probation, state) in [("5m", "standby"), ("0s", "draining")] {
-        let setup = Setup::new("program")?.flags(["--probation", probation, "--drain-timeout", "5m"]);
-        let program = Replaceable::new(setup.folder());
-        program.becomes_echo()?;
-        let supervisor = setup.exec(program.path()).serve().await?;
+        let (supervisor, _program) = scenario::serving(&["--probation", probation, "--drain-timeout", "5m"]).await?;
         let server = supervisor.address().await?;
         let of_the_old = Silent::connect(server, 1).await?;
         supervisor.process.signal(Signal::SIGUSR2)?;

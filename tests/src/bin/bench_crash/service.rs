@@ -1,14 +1,14 @@
 //! What is killed, and what starts it again.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tests::process::{Launch, Process, signal_process};
+use tests::process::{Process, signal_process};
 use tests::supervisor::{Setup, Supervisor};
 use tests::wait::{self, PATIENCE};
-use tests::{procfs, program, relay};
+use tests::{program, relay};
 
 /// `RestartSec=` of the unit that moq-relay is packaged with.
 const RESTART: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ impl Service {
     pub(crate) async fn peer(program: &Path) -> anyhow::Result<Self> {
         let port = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?.local_addr()?.port();
         let address = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
-        let process = start(program, port).await?;
+        let process = relay::start_on(program, port).await?;
         Ok(Self::Peer { program: program.to_owned(), address, process, killed: Instant::now() })
     }
 
@@ -94,21 +94,9 @@ impl Service {
                 let due = *killed + RESTART;
                 wait::until(2 * RESTART, "the restart", || Ok(Instant::now() >= due)).await?;
                 process.wait(PATIENCE).await?;
-                *process = start(program, address.port()).await?;
+                *process = relay::start_on(program, address.port()).await?;
                 Ok(())
             }
         }
     }
-}
-
-async fn start(program: &Path, port: u16) -> anyhow::Result<Process> {
-    let mut args = relay::OPEN.map(str::to_owned);
-    args[1] = format!("[::]:{port}");
-    let begun = Instant::now();
-    let process = Launch::new(program).args(&args).start()?;
-    while !procfs::udp_port_is_bound(port)? {
-        ensure!(begun.elapsed() < PATIENCE, "today's relay does not listen; {}", process.tail());
-        tokio::task::yield_now().await;
-    }
-    Ok(process)
 }

@@ -6,12 +6,11 @@ use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tests::client::handshake;
-use tests::process::Launch;
 use tests::report::{Report, milliseconds, quantile};
 use tests::supervisor::{Setup, Status, Supervisor};
 use tests::tls::{self, Seen};
 use tests::wait::{self, PATIENCE};
-use tests::{procfs, program, relay};
+use tests::{program, relay};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
@@ -58,14 +57,8 @@ async fn start(peer: &Path) -> anyhow::Result<Duration> {
     let port = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?.local_addr()?.port();
     let server = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
     let config = tls::client(&["h3"], &Seen::default())?;
-    let mut args = relay::OPEN.map(str::to_owned);
-    args[1] = format!("[::]:{port}");
     let begin = Instant::now();
-    let process = Launch::new(peer).args(&args).start()?;
-    while !procfs::udp_port_is_bound(port)? {
-        ensure!(begin.elapsed() < PATIENCE, "the peer does not listen; {}", process.tail());
-        tokio::task::yield_now().await;
-    }
+    let _process = relay::start_on(peer, port).await?;
     wait::within(PATIENCE, "a handshake with the peer", handshake::once(server, &config)).await??;
     Ok(begin.elapsed())
 }
