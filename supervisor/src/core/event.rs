@@ -41,6 +41,18 @@ pub enum ExitStatus {
     Lost,
 }
 
+impl ExitStatus {
+    /// From the form of wait(2): the signal in the lowest seven bits, else the code in the next byte.
+    #[must_use]
+    pub const fn from_wait(status: u32) -> Self {
+        let [low, code, ..] = status.to_le_bytes();
+        match low & 0x7f {
+            0 => Self::Code(code),
+            signal => Self::Signal(signal),
+        }
+    }
+}
+
 /// Why a program could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SpawnError {

@@ -7,6 +7,7 @@ mod beats;
 mod capture;
 mod children;
 mod commands;
+mod dying;
 mod environment;
 mod guard;
 mod kept;
@@ -42,6 +43,7 @@ use crate::sys::pidfd::Pidfd;
 use beats::Beats;
 use children::Children;
 use commands::Background;
+use dying::Dying;
 use guard::Guard;
 use kept::Kept;
 use leave::Leave;
@@ -87,6 +89,7 @@ struct Driver {
     events: VecDeque<Event>,
     children: Children,
     reaper: Reaper,
+    dying: Dying,
     signals: Signals,
     table: Table,
     boot: BootId,
@@ -142,6 +145,7 @@ struct Driver {
 enum Happened {
     Signal(Signal),
     Heard(Generation, Heard),
+    Dying(Generation, ExitStatus),
     Result(Event),
     News(News),
     Asked(Asked),
@@ -179,6 +183,7 @@ impl Driver {
             match self.next().await {
                 Happened::Signal(signal) => self.signalled(signal),
                 Happened::Heard(generation, heard) => self.heard(generation, heard),
+                Happened::Dying(generation, status) => self.dies(generation, status),
                 Happened::Result(event) => self.events.push_back(event),
                 Happened::News(News::Successor(answer)) => self.successor_answered(answer).await,
                 Happened::News(News::Stored(checked)) => self.stored(checked),
@@ -257,6 +262,7 @@ impl Driver {
         tokio::select! {
             signal = self.signals.next() => Happened::Signal(signal),
             (generation, heard) = self.children.hear() => Happened::Heard(generation, heard),
+            (generation, status) = self.dying.next() => Happened::Dying(generation, status),
             Some(event) = self.results.1.recv() => Happened::Result(event),
             Some(news) = self.news.1.recv() => Happened::News(news),
             Some(asked) = self.requests.recv() => Happened::Asked(asked),
@@ -285,12 +291,28 @@ impl Driver {
         }
     }
 
+    /// Its process runs no more, and will be reaped in a moment.
+    fn dies(&mut self, generation: Generation, status: ExitStatus) {
+        // A stop is over when nothing is left of anybody.
+        if !self.core.is_stopping() && self.reaper.told(generation) {
+            self.ended(generation, status);
+        }
+    }
+
     fn ended(&mut self, generation: Generation, status: ExitStatus) {
         for heard in self.children.ended(generation) {
             self.heard(generation, heard);
         }
         self.lost.remove(&generation);
+        self.dying.forget(generation);
         self.events.push_back(Event::Exited { generation, status });
+    }
+
+    /// Hears of its end before waitid(2) does, if it is our child.
+    fn watch_closely(&mut self, generation: Generation) {
+        if let Some(pid) = self.reaper.pid(generation) {
+            self.dying.watch(generation, pid);
+        }
     }
 
     fn found(&mut self, generation: Generation, process: Pidfd) {
@@ -313,7 +335,12 @@ impl Driver {
                 Ok(()) => return,
                 Err(error) => Event::Garbage { generation, error },
             },
-            Heard::Message(message, fds) if fds.is_empty() => Event::Message { generation, message },
+            Heard::Message(message, fds) if fds.is_empty() => {
+                if matches!(message, FromChild::Ready) {
+                    self.watch_closely(generation);
+                }
+                Event::Message { generation, message }
+            }
             Heard::Message(_, fds) => {
                 let error = format!("{} descriptors beside a message that has none", fds.len());
                 Event::Garbage { generation, error }

@@ -24,6 +24,8 @@ struct Table {
 #[derive(Debug)]
 enum Known {
     Generation(Generation),
+    /// Its end has been told already.
+    Told(Generation),
     Command(oneshot::Sender<ExitStatus>),
     /// It ends after us.
     Apart,
@@ -41,6 +43,20 @@ impl Reaper {
     /// This child is that generation. To be called before the loop can see its end: right after the spawn.
     pub(super) fn generation(&self, pid: u32, generation: Generation) {
         self.table().known.insert(pid, Known::Generation(generation));
+    }
+
+    /// The number of this generation's process, if it is our child and its end has not been told.
+    pub(super) fn pid(&self, generation: Generation) -> Option<u32> {
+        let table = self.table();
+        let mut known = table.known.iter();
+        known.find_map(|(pid, known)| matches!(known, Known::Generation(other) if *other == generation).then_some(*pid))
+    }
+
+    /// The end of this generation has been told: [`Self::collect`] keeps silent about it. False if it has not been silent
+    /// so far.
+    pub(super) fn told(&self, generation: Generation) -> bool {
+        let pid = self.pid(generation);
+        pid.is_some_and(|pid| self.table().known.insert(pid, Known::Told(generation)).is_some())
     }
 
     /// This child is a command; its end comes through the channel.
@@ -61,7 +77,7 @@ impl Reaper {
         let mut table = self.table();
         let Table { known, lineage } = &mut *table;
         let live = known.iter().filter_map(|(pid, known)| match known {
-            Known::Generation(generation) => Some((*generation, *pid)),
+            Known::Generation(generation) | Known::Told(generation) => Some((*generation, *pid)),
             Known::Command(_) | Known::Apart => None,
         });
         let live: Vec<_> = live.collect();
@@ -85,7 +101,7 @@ impl Reaper {
                     break;
                 }
             };
-            if matches!(self.table().known.get(&pid), Some(Known::Generation(_))) {
+            if matches!(self.table().known.get(&pid), Some(Known::Generation(_) | Known::Told(_))) {
                 // Its orphans are ours since before its end could be seen, and it still counts as one that lives.
                 self.look();
             }
@@ -103,6 +119,7 @@ impl Reaper {
                     self.table().lineage.ended(generation);
                     ended.push((generation, status));
                 }
+                Some(Known::Told(generation)) => self.table().lineage.ended(generation),
                 // Nobody waits for a command that was given up.
                 Some(Known::Command(end)) => drop(end.send(status)),
                 Some(Known::Apart) => tracing::debug!("process {pid}, which ends what is left, has ended"),

@@ -3,6 +3,7 @@
 
 use super::beats::Beats;
 use super::children::Children;
+use super::dying::Dying;
 use super::guard::Guard;
 use super::kept::Kept;
 use super::leave::Leave;
@@ -116,6 +117,7 @@ impl Driver {
             events: VecDeque::new(),
             children: Children::default(),
             reaper: Reaper::new(),
+            dying: Dying::default(),
             signals: Signals::new().map_err(failed("signals can't be handled"))?,
             table: Table::new(Cipher::new(&config.secret.cid_key(&boot))),
             boot,
@@ -229,6 +231,7 @@ impl Driver {
             }
         });
         self.children.restore(generation, process, entry, link, search);
+        self.watch_closely(generation);
     }
 
     /// What is needed before the first generation, or before those that are there are spoken to.

@@ -15,9 +15,22 @@ impl Pidfd {
     /// # Errors
     /// ESRCH when there is no such process; ENOSYS before Linux 5.3; ENFILE or EMFILE when descriptors are used up.
     pub fn open(pid: u32) -> io::Result<Self> {
+        Self::open_with(pid, 0)
+    }
+
+    /// Opens the thread with this number. Readable once that thread has ended; for the one that a process began with, once
+    /// the process has.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; EINVAL before Linux 6.9.
+    pub fn open_thread(tid: u32) -> io::Result<Self> {
+        Self::open_with(tid, libc::PIDFD_THREAD)
+    }
+
+    fn open_with(pid: u32, flags: libc::c_uint) -> io::Result<Self> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
         // SAFETY: takes two integers; it has no memory effects. The descriptor is close-on-exec (pidfd_open(2)).
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -75,10 +88,7 @@ impl Pidfd {
         if result < 0 || info.mask & exit == 0 {
             return None;
         }
-        // In the form of wait(2).
-        let low = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
-        let signal = info.exit_code & 0x7f;
-        Some(if signal == 0 { ExitStatus::Code(low(info.exit_code >> 8)) } else { ExitStatus::Signal(low(signal)) })
+        Some(ExitStatus::from_wait(info.exit_code.cast_unsigned()))
     }
 }
 
