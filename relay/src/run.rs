@@ -7,6 +7,7 @@ use crate::cluster::{self, Cluster};
 use crate::config::{Config, UnixAllow};
 use crate::control::{Control, SIGNALS, Stop};
 use crate::drain::Registry;
+use crate::log::Logging;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
@@ -48,13 +49,13 @@ use tokio::sync::watch;
 pub fn run(config: &Config) -> anyhow::Result<()> {
     tls::install_provider();
     let channel = protocol::child::from_env().context("can't use the supervisor's channel")?;
-    let _logging = log::init(&config.log);
+    let logging = log::init(&config.log);
     let runtime = main_runtime(config).context("can't start the main runtime")?;
     runtime.block_on(async {
         let mut signals = Signals::new(SIGNALS).context("can't handle signals")?;
         let control = tokio::select! {
             biased;
-            control = start(config, channel) => control?,
+            control = start(config, channel, &logging) => control?,
             () = asked_to_end(&mut signals) => return Ok(()),
         };
         control.serve(signals).await
@@ -72,11 +73,14 @@ async fn asked_to_end(signals: &mut Signals) {
 }
 
 /// Steps 3 to 6. A supervisor that has adopted this relay hears why it can't serve.
-async fn start(config: &Config, channel: Option<Unadopted>) -> anyhow::Result<Control> {
+async fn start(config: &Config, channel: Option<Unadopted>, logging: &Logging) -> anyhow::Result<Control> {
     let Some(channel) = channel else {
         return assemble(config, Sockets::bind(config)?, None).await;
     };
     let (sockets, sender, receiver) = Sockets::adopt(channel, config).await?;
+    if let Some(generation) = sockets.generation {
+        logging.is(generation);
+    }
     let control = assemble(config, sockets, Some((sender.clone(), Inbox::new(receiver)))).await;
     if let Err(error) = &control {
         sender.failed(&format!("{error:#}"));
@@ -115,7 +119,7 @@ async fn assemble(
     let role = if supervisor.is_some() { Role::Ready } else { Role::Active };
     let token = config.cluster.token.as_deref().map(cluster::token).transpose()?;
     let node = node(config, generation, token.clone(), role)?;
-    let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone());
+    let mut links = Links::new(generation.unwrap_or(ALONE), node.origin.clone(), node.role.subscribe());
     if let Some((_, inbox)) = &mut supervisor {
         // Early: by the time the workers accept, what the others publish is known here.
         for (peer, stream) in inbox.links(promised).await {
