@@ -178,9 +178,11 @@ impl Control {
     fn drain(&mut self, timeout: Duration, spread: Option<Duration>) {
         let now = Instant::now();
         self.last_call.get_or_insert(now + LAST_CALL);
+        let switched = self.node.role.borrow().switched();
+        // Before the role: the links to peers ask the registry when that has changed.
+        let begun = self.node.registry.drain(now, timeout, spread, switched);
         self.node.order(Order::Drain);
         self.node.stats.drains();
-        let begun = self.node.registry.drain(now, timeout, spread);
         if let Some(clamped) = begun.clamped {
             tracing::warn!(
                 "a spread of {} does not fit a drain timeout of {}: GOAWAYs are spread over {}, 80 % of it",
@@ -224,7 +226,7 @@ impl Control {
         let before = self.node.registry.counts();
         if before.sessions + before.setup > 0 {
             // The second signal: every session's task closes it now.
-            self.node.registry.drain(Instant::now(), Duration::ZERO, None);
+            self.node.registry.drain(Instant::now(), Duration::ZERO, None, None);
             drop(tokio::time::timeout(CLOSE, self.node.registry.drained()).await);
         }
         let forced = self.node.registry.counts().forced;

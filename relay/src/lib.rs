@@ -10,6 +10,7 @@ pub mod config;
 mod control;
 pub mod drain;
 mod internal;
+mod linger;
 mod log;
 mod node;
 mod overlap;

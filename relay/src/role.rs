@@ -90,6 +90,24 @@ impl Role {
         }
     }
 
+    /// Whether its sessions are told to go.
+    #[must_use]
+    pub fn is_draining(self) -> bool {
+        match self {
+            Self::Draining { .. } => true,
+            Self::Ready | Self::Active | Self::Canary { .. } | Self::Standby { .. } => false,
+        }
+    }
+
+    /// When another generation took over, if one has and this one has not been told to go since.
+    #[must_use]
+    pub fn switched(self) -> Option<Instant> {
+        match self {
+            Self::Standby { since } => Some(since),
+            Self::Ready | Self::Active | Self::Canary { .. } | Self::Draining { .. } => None,
+        }
+    }
+
     /// Its name, for logs.
     #[must_use]
     pub fn name(self) -> &'static str {

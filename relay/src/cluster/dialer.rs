@@ -2,8 +2,10 @@
 
 use super::peer::Shown;
 use crate::config::Connect;
+use crate::linger;
 use crate::quic;
 use crate::reconnect::{DEFAULT_PORT, Failure};
+use crate::role::Role;
 use crate::tls::Trust;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -15,6 +17,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use url::{Host, Url};
 use web_transport_quinn::http::StatusCode;
 use web_transport_quinn::proto::{self, ConnectRequest};
@@ -24,7 +27,7 @@ use web_transport_quinn::{ClientError, ConnectError, Session};
 const TRIAL: Duration = Duration::from_millis(100);
 
 /// A session with a peer, and what drives it.
-pub(super) type Dialed = (moq_net::Session, moq_net::Driver<Session>);
+pub(super) type Dialed = (moq_net::Session, moq_net::Driver<linger::Session<Session>>);
 
 /// Dials. All dials share one socket.
 pub(super) struct Dialer {
@@ -35,6 +38,7 @@ pub(super) struct Dialer {
     race: Duration,
     timeout: Option<Duration>,
     origin: origin::Producer,
+    role: watch::Receiver<Role>,
 }
 
 /// Why a dial failed. No message shows the URL's path or query.
@@ -59,7 +63,7 @@ pub(super) enum DialError {
 }
 
 impl Dialer {
-    /// Opens the socket.
+    /// Opens the socket, in a process that has this role.
     ///
     /// # Errors
     /// The address can't be bound.
@@ -68,6 +72,7 @@ impl Dialer {
         quic: &crate::config::Quic,
         trust: Trust,
         origin: origin::Producer,
+        role: watch::Receiver<Role>,
     ) -> io::Result<Self> {
         let endpoint = match settings.bind {
             Some(address) => quinn::Endpoint::client(address)?,
@@ -83,6 +88,7 @@ impl Dialer {
             race: settings.race,
             timeout: settings.timeout,
             origin,
+            role,
         })
     }
 
@@ -162,7 +168,7 @@ impl Dialer {
             }
             Session::raw(connection)
         };
-        Ok(client.connect(Instant::now(), session).await?)
+        Ok(client.connect(Instant::now(), linger::Session::new(session, self.role.clone())).await?)
     }
 
     async fn connect(&self, url: &Url, web_transport: bool) -> Result<quinn::Connection, DialError> {

@@ -2,13 +2,14 @@
 
 use super::dialer::{DialError, Dialed, Dialer, ending};
 use super::peer::{Peer, Shown, Token};
-use crate::drain::sleep_until;
+use crate::drain::{Registry, sleep_until};
 use crate::node::{Tally, TallyGuard};
 use crate::reconnect::{self, Action, Direction, Event, Id, Luck, Manner, Reconnect, Redirect, Report};
 use crate::role::Role;
 use moq_net::goaway::Goaway;
 use rand::Rng;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -40,6 +41,8 @@ pub(super) struct Orders {
     pub(super) role: watch::Receiver<Role>,
     /// True: the relay ends.
     pub(super) stop: watch::Receiver<bool>,
+    /// Knows when who is told of a drain.
+    pub(super) registry: Arc<Registry>,
 }
 
 /// Why a link has stopped dialing.
@@ -59,7 +62,7 @@ impl Orders {
         tokio::select! {
             biased;
             () = async { drop(self.stop.wait_for(|stop| *stop).await) } => Pause::Stop,
-            () = async { drop(self.role.wait_for(|role| is_draining(*role)).await) } => Pause::Drain,
+            () = async { drop(self.role.wait_for(|role| role.is_draining()).await) } => Pause::Drain,
         }
     }
 
@@ -68,15 +71,8 @@ impl Orders {
         tokio::select! {
             biased;
             () = async { drop(self.stop.wait_for(|stop| *stop).await) } => false,
-            resumed = async { self.role.wait_for(|role| !is_draining(*role)).await.is_ok() } => resumed,
+            resumed = async { self.role.wait_for(|role| !role.is_draining()).await.is_ok() } => resumed,
         }
-    }
-}
-
-fn is_draining(role: Role) -> bool {
-    match role {
-        Role::Draining { .. } => true,
-        Role::Ready | Role::Active | Role::Canary { .. } | Role::Standby { .. } => false,
     }
 }
 
@@ -87,22 +83,23 @@ impl Link {
     /// what it can. The sessions stay: what the last clients watch may come over them.
     pub(super) async fn run(self, mut orders: Orders) {
         let link = Arc::new(self);
-        let mut told = Vec::new();
+        let mut before = Vec::new();
         loop {
-            let mut run = Run::new(link.clone(), told);
+            let mut run = Run::new(link.clone(), before);
             let pause = run.keep(&mut orders).await;
-            let sessions = run.into_sessions();
+            before = run.into_sessions();
             match pause {
-                Pause::Stop | Pause::Left => return close(sessions).await,
+                Pause::Stop | Pause::Left => return close(before).await,
                 Pause::Drain => {}
             }
-            for session in &sessions {
-                // An error: it was told in an earlier drain, or is closed.
-                drop(session.drain().send(Goaway::new()));
-            }
-            told = sessions;
-            if !orders.resumed().await {
-                return close(told).await;
+            let registry = orders.registry.clone();
+            let resumed = tokio::select! {
+                biased;
+                resumed = orders.resumed() => resumed,
+                never = tell(&before, &registry) => match never {},
+            };
+            if !resumed {
+                return close(before).await;
             }
         }
     }
@@ -131,6 +128,17 @@ impl Link {
         tracing::info!(peer = %Shown(place), asks = %direction, "the peer is leaving");
         direction
     }
+}
+
+/// Tells each session that this process is leaving, when the time has come.
+async fn tell(sessions: &[moq_net::Session], registry: &Registry) -> Infallible {
+    // No time: the drain is over, and so is this, in a moment.
+    sleep_until(registry.tells_dialed()).await;
+    for session in sessions {
+        // An error: it was told in an earlier drain, or is closed.
+        drop(session.drain().send(Goaway::new()));
+    }
+    std::future::pending().await
 }
 
 /// Closes sessions, each with what it has queued delivered, for at most the second that `moq-net` takes for it.

@@ -57,7 +57,7 @@ impl Cluster {
             return Ok(cluster);
         }
         let trust = Trust::load(&config.connect.tls).context("can't set up TLS for peers")?;
-        let dialer = Dialer::new(&config.connect, &config.quic, trust, node.origin.clone());
+        let dialer = Dialer::new(&config.connect, &config.quic, trust, node.origin.clone(), node.role.subscribe());
         let dialer = Arc::new(dialer.context("can't open a socket to dial peers from")?);
         let settings = Settings { reconnect: config.connect.reconnect, redirect: config.connect.redirect };
         for peer in &config.cluster.peers {
@@ -71,7 +71,8 @@ impl Cluster {
                 tally: cluster.tally.clone(),
                 settled,
             };
-            let orders = Orders { role: node.role.subscribe(), stop: cluster.stop.subscribe() };
+            let orders =
+                Orders { role: node.role.subscribe(), stop: cluster.stop.subscribe(), registry: node.registry.clone() };
             cluster.links.spawn(link.run(orders));
         }
         cluster.dialer = Some(dialer);

@@ -1,6 +1,6 @@
 //! Who is connected, who has been told to go, and whether anybody is left.
 
-use super::{Clamped, Plan, Slot};
+use super::{Clamped, Plan, Reach, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ struct State {
 struct Entry {
     orders: watch::Sender<Option<Slot>>,
     told: bool,
+    reach: Reach,
+    came: Instant,
 }
 
 /// Counters of the process since its start; `sessions` and `setup` are of this moment.
@@ -98,12 +100,13 @@ impl Registry {
         })
     }
 
-    /// Begins a drain, or brings the one under way forward: what an earlier drain asked sooner, it still asks.
-    pub fn drain(&self, now: Instant, timeout: Duration, spread: Option<Duration>) -> Begun {
+    /// Begins a drain, or brings the one under way forward: what an earlier drain asked sooner, it still asks. `switched`:
+    /// when another generation took over, if one has.
+    pub fn drain(&self, now: Instant, timeout: Duration, spread: Option<Duration>, switched: Option<Instant>) -> Begun {
         let (begun, deadline) = self.update(|state| {
-            let (plan, clamped) = Plan::new(now, timeout, spread, state.sessions.len());
-            for (rank, entry) in state.sessions.values().enumerate() {
-                entry.order(plan.slot(rank));
+            let (plan, clamped) = Plan::new(now, timeout, spread, state.sessions.len(), switched);
+            for (rank, entry) in state.sessions.values().rev().enumerate() {
+                entry.order(plan.slot(rank, entry.reach, entry.came));
             }
             let kept = state.drain.filter(|earlier| earlier.deadline() <= plan.deadline()).unwrap_or(plan);
             state.drain = Some(kept);
@@ -113,6 +116,12 @@ impl Registry {
         self.deadline.send_replace(Some(deadline));
         self.empty.notify_waiters();
         begun
+    }
+
+    /// When the sessions that this relay has dialed are told that it drains; `None`: there is no drain.
+    #[must_use]
+    pub fn tells_dialed(&self) -> Option<Instant> {
+        self.lock().drain.map(|plan| plan.dialed())
     }
 
     /// Ends a drain: sessions that have not been told yet stay. Those that have been told keep their deadline, which
@@ -199,7 +208,7 @@ pub struct Setup {
 impl Setup {
     /// The setup is complete: it is a session from now on. In a drain it is told at once, with what is left.
     #[must_use]
-    pub fn open(mut self, now: Instant) -> Open {
+    pub fn open(mut self, now: Instant, reach: Reach) -> Open {
         self.counted = false;
         let (id, orders) = self.registry.update(|state| {
             state.counts.setup -= 1;
@@ -208,7 +217,7 @@ impl Setup {
             let id = state.next;
             state.next += 1;
             let (sender, orders) = watch::channel(state.drain.map(|plan| plan.late(now)));
-            state.sessions.insert(id, Entry { orders: sender, told: false });
+            state.sessions.insert(id, Entry { orders: sender, told: false, reach, came: now });
             (id, orders)
         });
         Open { registry: self.registry.clone(), id, orders }

@@ -1,5 +1,7 @@
 //! One link: qmux over the socketpair, MoQ over that.
 
+use crate::linger;
+use crate::role::Role;
 use moq_net::web_transport_trait::Session as _;
 use moq_net::{Versions, origin};
 use moq_tokio::transport::Session;
@@ -7,6 +9,7 @@ use protocol::message::Generation;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// The wire format; generations of one node may be of different builds, so it is the one that all have.
 const WIRE: qmux::Version = qmux::Version::QMux01;
@@ -50,6 +53,7 @@ pub(super) async fn establish(
     peer: Generation,
     stream: UnixStream,
     origin: origin::Producer,
+    role: watch::Receiver<Role>,
 ) -> Result<(moq_net::Session, Driving), LinkError> {
     stream.set_nonblocking(true)?;
     let stream = tokio::net::UnixStream::from_std(stream)?;
@@ -62,12 +66,14 @@ pub(super) async fn establish(
         let transport = qmux::Session::connect(transport, config).await?;
         tracing::debug!(generation = %peer, protocol = transport.protocol(), "link transport is up");
         let client = moq_net::Client::new().with_versions(versions).with_publisher(broadcasts).with_subscriber(origin);
-        let (session, driver) = client.connect(Instant::now(), Session::new(transport)).await?;
+        let (session, driver) =
+            client.connect(Instant::now(), linger::Session::new(Session::new(transport), role)).await?;
         Ok((session, Box::pin(run(driver))))
     } else {
         let transport = qmux::Session::accept(transport, config).await?;
         let server = moq_net::Server::new().with_versions(versions).with_publisher(broadcasts).with_subscriber(origin);
-        let (session, driver) = server.accept(Instant::now(), Session::new(transport)).await?;
+        let (session, driver) =
+            server.accept(Instant::now(), linger::Session::new(Session::new(transport), role)).await?;
         Ok((session, Box::pin(run(driver))))
     }
 }

@@ -6,6 +6,7 @@
 
 mod link;
 
+use crate::role::Role;
 use moq_net::origin;
 use protocol::message::Generation;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ const FLUSH: Duration = Duration::from_millis(500);
 pub(crate) struct Links {
     own: Generation,
     origin: origin::Producer,
+    role: watch::Receiver<Role>,
     by_peer: BTreeMap<Generation, Running>,
     /// How many are up.
     up: watch::Sender<usize>,
@@ -44,9 +46,9 @@ enum Stage {
 }
 
 impl Links {
-    /// Of this generation, whose broadcasts are in that origin.
-    pub(crate) fn new(own: Generation, origin: origin::Producer) -> Self {
-        Self { own, origin, by_peer: BTreeMap::new(), up: watch::Sender::new(0) }
+    /// Of this generation, whose broadcasts are in that origin and which has this role.
+    pub(crate) fn new(own: Generation, origin: origin::Producer, role: watch::Receiver<Role>) -> Self {
+        Self { own, origin, role, by_peer: BTreeMap::new(), up: watch::Sender::new(0) }
     }
 
     /// How many are up.
@@ -58,9 +60,9 @@ impl Links {
     pub(crate) fn add(&mut self, peer: Generation, stream: UnixStream) {
         self.by_peer.retain(|_, link| !link.task.is_finished());
         let (says, stage) = watch::channel(Stage::Setup);
-        let (own, origin, up) = (self.own, self.origin.clone(), self.up.clone());
+        let (own, origin, role, up) = (self.own, self.origin.clone(), self.role.clone(), self.up.clone());
         let task = tokio::spawn(async move {
-            match link::establish(own, peer, stream, origin).await {
+            match link::establish(own, peer, stream, origin, role).await {
                 Ok((session, driver)) => {
                     tracing::info!(generation = %peer, version = %session.version(), "linked");
                     says.send_replace(Stage::Up(session));

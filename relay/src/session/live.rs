@@ -2,6 +2,7 @@
 
 use super::Established;
 use crate::drain::{Ending, Open, sleep_until};
+use crate::linger;
 use moq_net::goaway::Goaway;
 use moq_net::transport::poll;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub(super) async fn run<S>(established: Established<S>, mut open: Open, whereto: Whereto)
 where
     S: poll::Session + Send,
-    moq_net::Driver<S>: Send,
+    moq_net::Driver<linger::Session<S>>: Send,
 {
     let Established { session, driver, .. } = established;
     // A task of its own: what wakes the driver is traffic, and must not poll the timers and orders here.

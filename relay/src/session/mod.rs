@@ -8,7 +8,8 @@ pub(crate) use quic::serve as serve_quic;
 pub(crate) use stream::{Stream, serve as serve_stream};
 
 use crate::admission::{Grant, Refusal, Standing};
-use crate::drain::Setup;
+use crate::drain::{Reach, Setup};
+use crate::linger;
 use crate::node::Node;
 use moq_net::transport::poll::Boxable;
 use moq_net::web_transport_trait::{MaybeSync, poll};
@@ -42,8 +43,9 @@ enum SetupError {
 struct Established<S: moq_net::transport::poll::Session> {
     session: moq_net::Session,
     /// What drives it.
-    driver: moq_net::Driver<S>,
+    driver: moq_net::Driver<linger::Session<S>>,
     standing: Standing,
+    reach: Reach,
 }
 
 /// Runs a setup within the listen timeout and the deadline of a drain. Whichever comes first drops it, which closes its
@@ -82,7 +84,10 @@ where
     <S as poll::Session>::SendStream: MaybeSync,
     <S as poll::Session>::RecvStream: MaybeSync,
 {
-    let mut handshake = node.server.accept_request(Instant::now(), session).await?;
+    let mut handshake =
+        node.server.accept_request(Instant::now(), linger::Session::new(session, node.role.subscribe())).await?;
+    // Self-declared: enough to say when it is told to go.
+    let reach = if handshake.role().is_some() { Reach::Leaf } else { Reach::Through };
     let admitted = match granted {
         _ if handshake.token().is_some() => Err(Refusal::Credential),
         Some(grant) => Ok(grant),
@@ -108,5 +113,5 @@ where
     let handshake = handshake.with_stats(node.stats.session(grant.root()));
     let (session, driver) = handshake.ok().await?;
     tracing::debug!(version = %session.version(), root = grant.root(), standing = ?grant.standing(), "session accepted");
-    Ok(Established { session, driver, standing: grant.standing() })
+    Ok(Established { session, driver, standing: grant.standing(), reach })
 }

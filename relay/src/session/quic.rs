@@ -22,7 +22,8 @@ pub(crate) async fn serve(incoming: quinn::Incoming, setup: Setup, node: Arc<Nod
     match established {
         Ok((established, whereto)) => {
             let _counted = tally.one();
-            live::run(established, setup.open(Instant::now()), whereto).await;
+            let open = setup.open(Instant::now(), established.reach);
+            live::run(established, open, whereto).await;
         }
         Err(error) => tracing::debug!(%remote, %error, "connection not accepted"),
     }

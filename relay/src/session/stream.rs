@@ -30,7 +30,8 @@ pub(crate) async fn serve(stream: Stream, max_streams: u64, setup: Setup, node: 
     match established {
         Ok(established) => {
             let _counted = tally.one();
-            live::run(established, setup.open(Instant::now()), Whereto::Here).await;
+            let open = setup.open(Instant::now(), established.reach);
+            live::run(established, open, Whereto::Here).await;
         }
         Err(error) => tracing::debug!(%error, "stream connection not accepted"),
     }

@@ -6,6 +6,7 @@ use crate::wait::PATIENCE;
 use anyhow::Context as _;
 use moq_tokio::{Connection, Restart};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A publisher over WebTransport and a subscriber over raw QUIC, each redialing when it is told to go.
 pub struct Flow {
@@ -36,6 +37,15 @@ impl Flow {
     /// # Errors
     /// They don't come, or one is still missing, after [`PATIENCE`].
     pub async fn check(&self) -> anyhow::Result<Report> {
-        self.subscriber.wait_for_all(self.publisher.sent() + u64::from(self.rate), PATIENCE).await
+        self.goes_on(1).await
+    }
+
+    /// Waits until the frames of so many seconds more than have been published by now have come, and none before is missing.
+    ///
+    /// # Errors
+    /// They don't come, or one is still missing, after as long and [`PATIENCE`].
+    pub async fn goes_on(&self, seconds: u32) -> anyhow::Result<Report> {
+        let last = self.publisher.sent() + u64::from(self.rate * seconds);
+        self.subscriber.wait_for_all(last, PATIENCE + Duration::from_secs(seconds.into())).await
     }
 }

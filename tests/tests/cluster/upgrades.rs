@@ -7,6 +7,9 @@ use tests::client::native::Scheme;
 use tests::supervisor::Supervisor;
 use tests::wait::PATIENCE;
 
+/// Seconds after which a session counts as old: longer than `relay::drain::ABOUT`, and than the steps of a drain.
+const SETTLED: u32 = 7;
+
 /// Four nodes in a line, each dialing the one before, in turn over WebTransport and raw QUIC.
 async fn line() -> anyhow::Result<Vec<Supervisor>> {
     let mut nodes: Vec<Supervisor> = Vec::new();
@@ -41,10 +44,13 @@ async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyh
     let (first, last) = (nodes[0].address().await?, nodes[3].address().await?);
     let down = Flow::start("down", RATE, first, last).await?;
     let up = Flow::start("up", RATE, last, first).await?;
+    down.goes_on(SETTLED).await?;
     for (number, node) in (1..).zip(&nodes) {
         node.upgrade().await.with_context(|| format!("upgrading node {number}"))?;
         for flow in [&down, &up] {
-            flow.check().await.with_context(|| said(&nodes, &format!("after the upgrade of node {number}")))?;
+            flow.goes_on(SETTLED)
+                .await
+                .with_context(|| said(&nodes, &format!("after the upgrade of node {number}")))?;
         }
     }
     let upgrades = nodes.iter().map(Supervisor::upgrade);
@@ -57,7 +63,7 @@ async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyh
         upgraded?;
     }
     for flow in [&down, &up] {
-        flow.check().await.with_context(|| said(&nodes, "after the upgrade of all"))?;
+        flow.goes_on(SETTLED).await.with_context(|| said(&nodes, "after the upgrade of all"))?;
     }
     // And when the old generations have gone, with every session that was kept beside its replacement.
     for node in &nodes {

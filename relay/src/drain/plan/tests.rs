@@ -1,6 +1,6 @@
 //! The arithmetic of a drain over all its inputs.
 
-use super::{AUTO_RATE, Clamped, LONGEST, Plan, Slot};
+use super::{ABOUT, AUTO_RATE, Clamped, LONGEST, Plan, Reach, STEP, Slot};
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ proptest! {
         timeout in durations(), spread in proptest::option::of(durations()), sessions in 0..5_000_usize, rank in 0..6_000_usize,
     ) {
         let start = Instant::now();
-        let (plan, clamped) = Plan::new(start, timeout, spread, sessions);
-        let slot = plan.slot(rank);
+        let (plan, clamped) = Plan::new(start, timeout, spread, sessions, None);
+        let slot = plan.slot(rank, Reach::Leaf, start);
         prop_assert!(start <= slot.tell && slot.tell <= start + plan.spread());
         prop_assert!(slot.tell <= slot.close && slot.close <= plan.deadline());
         prop_assert_eq!(slot.close - slot.tell, plan.deadline() - start - plan.spread());
@@ -42,8 +42,9 @@ proptest! {
     fn the_rate_is_steady(spread_ms in 0..60_000_u64, sessions in 2..3_000_usize, rank in 0..3_000_usize) {
         let rank = rank % (sessions - 1);
         let spread = Duration::from_millis(spread_ms);
-        let (plan, _) = Plan::new(Instant::now(), Duration::from_secs(600), Some(spread), sessions);
-        let gap = plan.slot(rank + 1).tell - plan.slot(rank).tell;
+        let start = Instant::now();
+        let (plan, _) = Plan::new(start, Duration::from_secs(600), Some(spread), sessions, None);
+        let gap = plan.slot(rank + 1, Reach::Leaf, start).tell - plan.slot(rank, Reach::Leaf, start).tell;
         let mean = spread / u32::try_from(sessions).expect("at most 3 000");
         prop_assert!(gap >= mean && gap <= mean + Duration::from_nanos(2));
     }
@@ -67,12 +68,13 @@ proptest! {
 #[test]
 fn without_a_spread_the_rate_is_1000_a_second() {
     let start = Instant::now();
-    let (plan, clamped) = Plan::new(start, Duration::from_secs(10), None, 2_000);
+    let (plan, clamped) = Plan::new(start, Duration::from_secs(10), None, 2_000, None);
     assert_eq!(clamped, None);
     assert_eq!(plan.spread(), Duration::from_secs(2));
-    let told_in_first_second = (0..2_000).filter(|rank| plan.slot(*rank).tell < start + SECOND).count();
+    let told_in_first_second =
+        (0..2_000).filter(|rank| plan.slot(*rank, Reach::Leaf, start).tell < start + SECOND).count();
     assert_eq!(told_in_first_second, AUTO_RATE as usize);
-    assert_eq!(plan.slot(1_999).close, start + Duration::from_secs(10) - Duration::from_millis(1));
+    assert_eq!(plan.slot(1_999, Reach::Leaf, start).close, start + Duration::from_secs(10) - Duration::from_millis(1));
 }
 
 /// The last session told must still have a fifth of the timeout to leave.
@@ -86,7 +88,7 @@ fn a_spread_is_clamped_to_80_percent_of_the_timeout() {
         (1, None, 5_000, 800),
         (0, Some(1), 3, 0),
     ] {
-        let (plan, clamped) = Plan::new(start, SECOND * timeout, spread.map(Duration::from_millis), sessions);
+        let (plan, clamped) = Plan::new(start, SECOND * timeout, spread.map(Duration::from_millis), sessions, None);
         let used = Duration::from_millis(used);
         assert_eq!(plan.spread(), used, "{timeout} s, {spread:?}");
         let asked = spread.map_or_else(|| Duration::from_millis(sessions as u64), Duration::from_millis);
@@ -98,8 +100,8 @@ fn a_spread_is_clamped_to_80_percent_of_the_timeout() {
 #[test]
 fn a_zero_timeout_closes_at_once() {
     let start = Instant::now();
-    let (plan, _) = Plan::new(start, Duration::ZERO, None, 100);
-    assert!((0..100).all(|rank| plan.slot(rank) == Slot::at_once(start)));
+    let (plan, _) = Plan::new(start, Duration::ZERO, None, 100, None);
+    assert!((0..100).all(|rank| plan.slot(rank, Reach::Leaf, start) == Slot::at_once(start)));
     assert_eq!(plan.late(start + SECOND), Slot::at_once(start + SECOND));
 }
 
@@ -107,7 +109,33 @@ fn a_zero_timeout_closes_at_once() {
 #[test]
 fn a_late_session_is_told_at_once_with_what_is_left() {
     let start = Instant::now();
-    let (plan, _) = Plan::new(start, SECOND * 10, None, 4);
+    let (plan, _) = Plan::new(start, SECOND * 10, None, 4, None);
     let now = start + SECOND * 7;
     assert_eq!(plan.late(now), Slot { tell: now, close: start + SECOND * 10 });
+}
+
+/// Clients first, then the relays that dialed this one, then those that it dialed; of a neighbour that is upgraded at the
+/// same time, the new generation, which came about the switch, goes with the clients.
+#[test]
+fn after_a_switch_neighbours_are_told_in_steps() {
+    let start = Instant::now() + SECOND * 60;
+    let minute = SECOND * 60;
+    let none = Duration::ZERO;
+    for (switched, reach, came, timeout, accepted, dialed) in [
+        (Some(start - SECOND), Reach::Through, start - SECOND * 2 - ABOUT, minute, STEP, STEP * 2),
+        (Some(start - SECOND), Reach::Through, start - SECOND - ABOUT, minute, none, STEP * 2),
+        (Some(start - SECOND), Reach::Through, start, minute, none, STEP * 2),
+        (Some(start - SECOND), Reach::Leaf, start - minute, minute, none, STEP * 2),
+        // Nobody is there to go to.
+        (None, Reach::Through, start - minute, minute, none, none),
+        // A twentieth of the timeout at most.
+        (Some(start), Reach::Through, start - minute, SECOND * 5, SECOND / 4, SECOND / 2),
+        (Some(start), Reach::Through, start - minute, none, none, none),
+    ] {
+        let (plan, _) = Plan::new(start, timeout, Some(none), 1, switched);
+        let slot = plan.slot(0, reach, came);
+        assert_eq!(slot.tell - start, accepted, "{reach:?}, {switched:?}, {timeout:?}");
+        assert_eq!(slot.close, plan.deadline(), "{reach:?}, {switched:?}, {timeout:?}");
+        assert_eq!(plan.dialed() - start, dialed, "{switched:?}, {timeout:?}");
+    }
 }
