@@ -160,6 +160,21 @@ async fn one_that_dies_after_five_seconds_is_not_taken_for_a_stable_one() -> any
     service.serves().await
 }
 
+/// Delays that have grown stay as long for one that has served five seconds, and an operator need not wait for them either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_seconds_leave_a_long_delay_as_it_is_and_a_mended_one_starts_at_once() -> anyhow::Result<()> {
+    let service = Loop::start().await?;
+    // Only loops that are quicker come to such delays within seconds.
+    service.program.plays("exit 3")?;
+    kill(&service.supervisor, 1).await?;
+    service.is_put_off(Duration::from_secs(1), "exited with status 3").await?;
+    service.program.plays(&format!("{ADOPT}ready\nactivated\npause 5000\ndie"))?;
+    let status = service.supervisor.wait_for("one that serves", |status| status.active().is_some()).await?;
+    let served = status.active().context("it serves")?.generation;
+    service.supervisor.wait_for("its end", |status| status.state(served) == "gone").await?;
+    service.recovers("ended by signal 9").await
+}
+
 /// One bad start in ten costs one more start, not the service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_dies_at_every_tenth_start_is_started_an_eleventh_time() -> anyhow::Result<()> {
