@@ -1,7 +1,7 @@
 //! The dead, and who answers for them: docs/design/ledger.md.
 
 use super::event::{Action, ExitStatus};
-use super::generation::{Child, State};
+use super::generation::{Asked, Child, State};
 use super::time::Time;
 use super::{Core, Phase};
 use protocol::ledger::max_silence;
@@ -91,27 +91,44 @@ impl Core {
         self.mourned.values().map(|mourned| mourned.forget_at).min()
     }
 
-    /// Tells each heir what it does not know yet: the active one, and who is about to become it, since it gets the packets of
-    /// the dead from the switch on, and a successor that has taken over the dead one's sockets before that.
+    /// Tells each heir what it does not know yet.
     pub(super) fn settle_heirs(&mut self, out: &mut Vec<Action>) {
-        match self.phase {
-            Phase::Serving { .. } | Phase::Down { .. } => {}
-            Phase::Idle | Phase::First { .. } | Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Ended => return,
-        }
-        for (&generation, child) in &mut self.children {
-            let is_heir = match child.state {
-                State::Active => true,
-                State::Starting { .. } | State::Ready => child.is_adopted(),
-                State::Standby | State::Draining { .. } | State::Ending { .. } => false,
-            };
-            if !is_heir || !child.can_be_told() {
-                continue;
-            }
+        for generation in self.heirs() {
+            let Some(child) = self.children.get_mut(&generation) else { continue };
             let dead: Vec<_> = self.mourned.keys().filter(|dead| !child.heir_of.contains(dead)).copied().collect();
             if !dead.is_empty() {
                 child.heir_of.extend(&dead);
                 out.push(Action::Heir { generation, dead });
             }
+        }
+    }
+
+    /// The active one, and who is about to become it, since it gets the packets of the dead from the switch on, and a
+    /// successor that has taken over the dead one's sockets before that. In a stop nobody gets these packets: then it is one of
+    /// those that drain, which can still tell, the youngest, since it was told to drain last.
+    fn heirs(&self) -> Vec<Generation> {
+        let mut children = self.children.iter().filter(|(_, child)| child.can_be_told());
+        match self.phase {
+            Phase::Serving { .. } | Phase::Down { .. } => {
+                let gets_packets = children.filter(|(_, child)| match child.state {
+                    State::Active => true,
+                    State::Starting { .. } | State::Ready => child.is_adopted(),
+                    State::Standby | State::Draining { .. } | State::Ending { .. } => false,
+                });
+                gets_packets.map(|(generation, _)| *generation).collect()
+            }
+            Phase::Stopping { .. } => {
+                let youngest = children.rfind(|(_, child)| match child.state {
+                    State::Draining { asked: Asked::Message, .. } => true,
+                    // It does not listen.
+                    State::Draining { asked: Asked::Term, .. } => false,
+                    State::Starting { .. } | State::Ready | State::Active | State::Standby | State::Ending { .. } => {
+                        false
+                    }
+                });
+                youngest.map(|(generation, _)| *generation).into_iter().collect()
+            }
+            Phase::Idle | Phase::First { .. } | Phase::Leaving { .. } | Phase::Ended => Vec::new(),
         }
     }
 

@@ -106,6 +106,64 @@ fn a_stand_in_answers_for_the_dead() {
     );
 }
 
+/// Nobody gets the packets of the dead any more, and a stop may take minutes.
+#[test]
+fn in_a_stop_the_youngest_that_drains_answers_for_whoever_dies() {
+    let mut life = Life::with_generations(settings(), 4);
+    life.crashes(1);
+    assert_eq!(life.heirs(), ["heir 4 of 1"]);
+    life.feed(Event::Stop);
+    assert_eq!(life.heirs(), [""; 0], "it knows");
+    (2..=4).for_each(|generation| life.acknowledge(generation));
+    life.crashes(2);
+    assert_eq!(life.heirs(), ["heir 4 of 2"]);
+    life.crashes(4);
+    assert_eq!(life.heirs(), ["heir 3 of 1 2 4"], "the one before may have died of its first task");
+    life.crashes(3);
+    assert_eq!(life.heirs(), [""; 0], "nobody is left");
+    assert_eq!(life.exit_status(), Some(0));
+}
+
+#[test]
+fn in_a_stop_who_does_not_listen_is_not_waited_for() {
+    let stopping = || {
+        let mut life = Life::with_generations(settings(), 3);
+        life.feed(Event::Stop);
+        (1..=2).for_each(|generation| life.acknowledge(generation));
+        life
+    };
+    let mut unacknowledged = stopping();
+    unacknowledged.crashes(1);
+    assert_eq!(unacknowledged.heirs(), ["heir 3 of 1"]);
+    unacknowledged.pass(secs(1));
+    assert_eq!(unacknowledged.heirs(), ["heir 2 of 1"]);
+    let mut cut_off = stopping();
+    cut_off.loses_channel(3);
+    cut_off.crashes(1);
+    assert_eq!(cut_off.heirs(), ["heir 2 of 1"]);
+    let mut at_once = stopping();
+    at_once.feed(Event::Stop);
+    at_once.exits(1, ExitStatus::Signal(9));
+    assert_eq!(at_once.heirs(), [""; 0], "all are killed");
+}
+
+/// Killed at its deadline while others have longer; and one of which nobody knows whether it lives.
+#[test]
+fn in_a_stop_too_nobody_answers_for_one_that_lives() {
+    let mut life = Life::with_generations(Settings { drain_timeout: secs(5), ..settings() }, 2);
+    life.feed(Event::Stop);
+    (1..=2).for_each(|generation| life.acknowledge(generation));
+    life.pass(secs(7));
+    assert_eq!(life.orders(), ["kill 1"]);
+    assert_eq!(life.heirs(), [""; 0], "it has not been reaped");
+    life.exits(1, ExitStatus::Signal(9));
+    assert_eq!(life.heirs(), ["heir 2 of 1"]);
+    let mut life = Life::with_generations(settings(), 2);
+    life.feed(Event::Stop);
+    life.exits(1, ExitStatus::Lost);
+    assert_eq!(life.heirs(), ["forget 1"]);
+}
+
 #[test]
 fn the_dead_are_forgotten_when_their_clients_have_given_up() {
     for (idle_timeout_ms, retention) in

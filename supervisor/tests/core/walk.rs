@@ -18,7 +18,7 @@ fn no_walk_leads_to_a_violation() {
 }
 
 /// What a walk has to have come by, so that it says something.
-const SIGHTS: [&str; 17] = [
+const SIGHTS: [&str; 20] = [
     "commit",
     "rollback",
     "failure",
@@ -34,9 +34,15 @@ const SIGHTS: [&str; 17] = [
     "flush",
     "alone",
     "heir",
+    "heir to one that died in a stop",
+    "lost",
+    "lost while active",
     "forget",
     "exit",
 ];
+
+/// What the log says of a generation of which nobody knows whether it lives.
+const LOST: &str = "can neither be found nor be told anything";
 
 /// Walks until so many steps are done; each seed is one life from start to end.
 fn walk_all(first_seed: u64, steps: u64) {
@@ -78,7 +84,8 @@ fn walk(seed: u64, walked: &mut Walked) {
             last.pop_front();
         }
         last.push_back(made);
-        for sight in world.make(made).iter().filter_map(sight) {
+        let actions = world.make(made);
+        for sight in actions.iter().filter_map(|action| sight(action, world.watch.ending)) {
             *walked.sights.entry(sight).or_default() += 1;
         }
         if let Some(violation) = &world.violation {
@@ -92,7 +99,7 @@ fn walk(seed: u64, walked: &mut Walked) {
     }
 }
 
-fn sight(action: &Action) -> Option<&'static str> {
+fn sight(action: &Action, ending: bool) -> Option<&'static str> {
     Some(match action {
         Action::Reply { outcome, .. } => match outcome {
             Outcome::Done { .. } => "commit",
@@ -111,6 +118,9 @@ fn sight(action: &Action) -> Option<&'static str> {
         Action::Kill { how: Kill::Group, .. } => "kill",
         Action::Adopt { flush: true, .. } => "flush",
         Action::Adopt { takes_over: Some(_), .. } => "takeover",
+        Action::Note(Note::Warn(line)) if line.starts_with("active") && line.contains(LOST) => "lost while active",
+        Action::Note(Note::Info(line)) if line.contains(LOST) => "lost",
+        Action::Heir { .. } if ending => "heir to one that died in a stop",
         Action::Heir { .. } => "heir",
         Action::Forget { .. } => "forget",
         Action::Exit { .. } => "exit",

@@ -222,7 +222,8 @@ impl World {
             moves.push(Move::Probed { well: false });
         }
         for (&generation, process) in self.running() {
-            moves.extend([ExitStatus::Code(0), ExitStatus::Signal(11)].map(|status| Move::Exits(generation, status)));
+            let ends = [ExitStatus::Code(0), ExitStatus::Signal(11), ExitStatus::Lost];
+            moves.extend(ends.map(|status| Move::Exits(generation, status)));
             let sayings = [
                 Saying::Hello,
                 Saying::ForeignHello,
@@ -265,6 +266,7 @@ impl World {
         }
         self.core = serde_json::from_value(core).unwrap();
         self.watch.gone.clear();
+        self.watch.lost.clear();
         self.watch.processes.values_mut().for_each(|process| process.heir_of.clear());
     }
 

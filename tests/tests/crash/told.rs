@@ -118,6 +118,60 @@ async fn clients_of_a_generation_killed_at_its_deadline_are_told_and_no_others()
     of_the_second.live_on().await
 }
 
+/// A stop takes as long as its sessions may, and who loses a connection in it has others to go to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_generation_killed_in_a_stop_are_told_by_one_that_drains_and_no_others() -> anyhow::Result<()> {
+    let flags = ["--probation", "0s", "--drain-timeout", "5m", "--stop-timeout", "5m"];
+    let (mut supervisor, server) = echo(&flags).await?;
+    let of_the_first = Silent::connect(server, 5).await?;
+    supervisor.upgrade().await?;
+    let of_the_second = Silent::connect(server, 5).await?;
+    supervisor.upgrade().await?;
+    let of_the_third = Silent::connect(server, 5).await?;
+    supervisor.process.signal(Signal::SIGTERM)?;
+    supervisor.wait_for("the drain of all", |status| status.state(3) == "draining").await?;
+    // One that only drained, then the one that was active, which had told the first one's clients.
+    kill(&supervisor, 1).await?;
+    of_the_first.are_told().await.with_context(|| supervisor.process.tail())?;
+    of_the_second.live_on().await?;
+    kill(&supervisor, 3).await?;
+    of_the_third.are_told().await.with_context(|| supervisor.process.tail())?;
+    of_the_second.live_on().await?;
+    // The last one has no heir, and nothing is waited for.
+    kill(&supervisor, 2).await?;
+    let status = supervisor.process.wait(PATIENCE).await?;
+    ensure!(status.code() == Some(0), "{status}: {}", supervisor.process.tail());
+    Ok(())
+}
+
+/// The same of real relays: one that drains obeys still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_of_a_relay_killed_in_a_stop_are_told_by_one_that_drains() -> anyhow::Result<()> {
+    let flags = ["--probation", "0s", "--drain-timeout", "5m", "--stop-timeout", "5m"];
+    let setup = Setup::new(program::relay()?)?.flags(flags).child(relay::OPEN);
+    let supervisor = setup.child(["--quic-idle-timeout", "30s"]).serve().await?;
+    let server = supervisor.address().await?;
+    let media = Media::subscribe(&media::origin());
+    let (mut of_the_first, mut of_the_second) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        of_the_first.push(webtransport::Session::connect_silently(server, &media).await?);
+    }
+    supervisor.upgrade().await?;
+    for _ in 0..4 {
+        of_the_second.push(webtransport::Session::connect_silently(server, &media).await?);
+    }
+    supervisor.process.signal(Signal::SIGTERM)?;
+    for session in of_the_first.iter().chain(&of_the_second) {
+        session.goaway(PATIENCE).await?;
+    }
+    kill(&supervisor, 2).await?;
+    supervisor.process.wait_for_line("dead=[2] told=4 ", PATIENCE).await?;
+    let ended = || Ok(!of_the_second.iter().any(webtransport::Session::is_open));
+    wait::until(PATIENT / 2, "the end of their sessions", ended).await?;
+    ensure!(of_the_first.iter().all(webtransport::Session::is_open), "{}", supervisor.process.tail());
+    Ok(())
+}
+
 /// A client that is out of reach when it is told learns it from whoever is active when it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_packet_of_an_orphan_is_answered_by_the_generation_after_next() -> anyhow::Result<()> {

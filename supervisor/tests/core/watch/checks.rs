@@ -1,6 +1,7 @@
 //! What holds between any two events, and what has to follow at once.
 
 use super::{Told, Watch, require};
+use protocol::message::Generation;
 use supervisor::core::{Event, Kill, Steering, Time};
 
 impl Watch {
@@ -44,13 +45,29 @@ impl Watch {
         require(moves || !self.started || self.waiting.is_empty(), "an upgrade that nothing ends")?;
         require(moves || !self.ending, "a stop that nothing ends")?;
         if self.ending {
-            return Ok(());
+            // After `leave`, the next supervisor tells.
+            return if self.left { Ok(()) } else { self.check_heir_in_a_stop() };
         }
         require(self.serving || self.starting(), "nothing is on the way")?;
         if self.serving {
             self.check_active(moves)?;
         }
         Ok(())
+    }
+
+    /// In a stop: of those that drain, listen and can be told, the youngest.
+    pub(super) fn heir_in_a_stop(&self) -> Option<Generation> {
+        let mut drain = self.processes.iter().filter(|(_, process)| {
+            matches!(process.told, Told::Drain { .. }) && process.killed.is_none() && !process.unreachable
+        });
+        drain.next_back().map(|(generation, _)| *generation)
+    }
+
+    /// As long as somebody can, the clients of the dead are told.
+    fn check_heir_in_a_stop(&self) -> Result<(), String> {
+        let heir = self.heir_in_a_stop().and_then(|heir| self.processes.get(&heir));
+        let tells = heir.is_none_or(|heir| self.gone.keys().all(|gone| heir.heir_of.contains(gone)));
+        require(tells, "nobody tells the clients of one that died in a stop")
     }
 
     /// Exactly one generation is active while any can be.

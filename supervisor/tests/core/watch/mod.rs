@@ -3,56 +3,18 @@
 
 mod checks;
 mod orders;
+mod process;
 mod renamed;
+
+pub(crate) use process::{Process, Told};
 
 use protocol::message::{FromChild, Generation, ToChild};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use supervisor::core::{
-    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Kill, Note, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
+    ACKNOWLEDGE, Action, Event, ExitStatus, GRACE, Note, RequestId, START_LIMIT, STOP_TIMEOUT, STUCK, Settings,
     Steering, Time,
 };
-
-/// What a child was last told to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Told {
-    Nothing,
-    Activate,
-    Standby,
-    /// It is to be gone by then: its deadline and the grace.
-    Drain {
-        ends: Time,
-    },
-    Undrain,
-}
-
-/// One process, from the order to start it until it was seen to end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Process {
-    pub(crate) running: bool,
-    pub(crate) greeted: bool,
-    /// The dead whose members it was offered.
-    pub(crate) takes_over: Option<Generation>,
-    /// The dead that it was told to answer for.
-    pub(crate) heir_of: BTreeSet<Generation>,
-    /// `Adopt` was ordered and not answered.
-    pub(crate) adopting: bool,
-    pub(crate) adopted: bool,
-    pub(crate) ready: bool,
-    /// The kernel steered to it at some time.
-    pub(crate) steered: bool,
-    pub(crate) told: Told,
-    /// The role that it could acknowledge.
-    pub(crate) role: Option<u64>,
-    pub(crate) unreachable: bool,
-    pub(crate) killed: Option<Kill>,
-    /// When it hangs in the kernel, if it got SIGKILL.
-    pub(crate) stuck_at: Option<Time>,
-    /// It said that it ends, so nothing more is to be expected of it.
-    pub(crate) failed: bool,
-    /// It was adopted or told that UDP_GRO is on.
-    pub(crate) gro: bool,
-}
 
 /// One that had sockets and has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +38,8 @@ pub(crate) struct Watch {
     pub(crate) held: BTreeSet<Generation>,
     /// Seen to end after they had sockets, until they are forgotten.
     pub(crate) gone: BTreeMap<Generation, Gone>,
+    /// Nobody knows whether these have ended.
+    pub(crate) lost: BTreeSet<Generation>,
     /// Requests, and when they are answered at the latest.
     pub(crate) waiting: BTreeMap<RequestId, Time>,
     /// In force, as far as the driver said.
@@ -110,6 +74,7 @@ impl Watch {
             processes: BTreeMap::new(),
             held: BTreeSet::new(),
             gone: BTreeMap::new(),
+            lost: BTreeSet::new(),
             waiting: BTreeMap::new(),
             steering: None,
             ordered: None,
@@ -207,11 +172,15 @@ impl Watch {
                 let stand_in = self.processes.get(generation).is_some_and(|process| process.told == Told::Undrain);
                 let unasked = *status == ExitStatus::Code(0) && self.is_active(*generation) && !stand_in;
                 let process = self.processes.remove(generation);
-                // One that has drained to its end has told its clients itself; one that is lost may have some still.
-                if let Some(Process { ready, steered, .. }) = process.filter(|one| one.adopting || one.adopted)
-                    && ![ExitStatus::Code(0), ExitStatus::Lost].contains(status)
-                {
-                    self.gone.insert(*generation, Gone { at: now, ready, steered });
+                let process = process.filter(|one| one.adopting || one.adopted);
+                match (status, process) {
+                    (ExitStatus::Lost, _) => drop(self.lost.insert(*generation)),
+                    // One that has drained to its end has told its clients itself.
+                    (ExitStatus::Code(0), _) | (_, None) => {}
+                    (ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown, Some(process)) => {
+                        let Process { ready, steered, .. } = process;
+                        self.gone.insert(*generation, Gone { at: now, ready, steered });
+                    }
                 }
                 self.held.insert(*generation);
                 self.ending |= !self.serving || (unasked && self.standby().is_none());
@@ -306,44 +275,6 @@ impl Watch {
         if let Some(process) = self.processes.get_mut(&generation) {
             change(process);
         }
-    }
-}
-
-impl Process {
-    fn new() -> Self {
-        Self {
-            running: false,
-            greeted: false,
-            takes_over: None,
-            heir_of: BTreeSet::new(),
-            adopting: false,
-            adopted: false,
-            ready: false,
-            steered: false,
-            told: Told::Nothing,
-            role: None,
-            unreachable: false,
-            killed: None,
-            stuck_at: None,
-            failed: false,
-            gro: true,
-        }
-    }
-
-    /// Whether a new one is to be peered with it.
-    fn is_peer(&self) -> bool {
-        self.killed.is_none() && self.can_be_peer()
-    }
-
-    /// Whether a new one may be peered with it: also if it drains after a SIGTERM, which here looks like an eviction.
-    fn can_be_peer(&self) -> bool {
-        let drains = matches!(self.told, Told::Drain { .. }) && self.killed == Some(Kill::Term);
-        (self.killed.is_none() || drains) && self.ready && !self.unreachable && self.told != Told::Nothing
-    }
-
-    /// Whether not even SIGKILL ended it in time.
-    fn is_stuck(&self, now: Time) -> bool {
-        self.stuck_at.is_some_and(|stuck_at| stuck_at <= now)
     }
 }
 

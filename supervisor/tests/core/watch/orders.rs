@@ -16,6 +16,7 @@ impl Watch {
                 require(self.processes.is_empty() && self.held.is_empty(), "new keys while something is there")?;
                 (self.steering, self.ordered, self.last) = (None, None, None);
                 self.steers.clear();
+                self.lost.clear();
             }
             Action::Spawn { generation } => {
                 require(!self.ending, "spawn in a stop")?;
@@ -101,18 +102,21 @@ impl Watch {
         Ok(())
     }
 
-    /// Only the dead have heirs: those that get their packets.
+    /// Only the dead have heirs: those that get their packets, and in a stop the one that was told to drain last.
     fn heir(&mut self, generation: Generation, dead: &[Generation]) -> Result<(), String> {
         for dead in dead {
             require(!self.processes.contains_key(dead), "heir to a live one")?;
+            require(!self.lost.contains(dead), "heir to one that may live")?;
             require(self.last.is_some_and(|last| *dead <= last), "heir to one that never was")?;
         }
         let steered = self.steering.as_ref().is_some_and(|steering| steering.active == generation);
+        let is_left_over = self.ending && self.heir_in_a_stop() == Some(generation);
         let process = self.processes.get_mut(&generation).ok_or("heir that is gone")?;
         require(process.running && !process.unreachable, "heir that can't be told")?;
         let becomes_it = (process.adopted || process.ready) && process.told == Told::Nothing;
         let active = matches!(process.told, Told::Activate | Told::Undrain);
-        require(steered || becomes_it || active, "heir that gets no packets of the dead")?;
+        let gets_packets = !self.ending && (steered || becomes_it || active);
+        require(gets_packets || is_left_over, "heir that gets no packets of the dead")?;
         for dead in dead {
             require(process.heir_of.insert(*dead), "told twice to be an heir")?;
         }

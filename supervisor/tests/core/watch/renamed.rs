@@ -2,7 +2,7 @@
 
 use super::{Process, Told, Watch};
 use protocol::message::Generation;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use supervisor::core::{Canonical, Steering, Time};
 
 impl Watch {
@@ -32,6 +32,7 @@ impl Watch {
             processes: self.processes.iter().map(|(generation, p)| (name(generation), process(p))).collect(),
             held: self.held.iter().map(name).collect(),
             gone: BTreeMap::new(),
+            lost: BTreeSet::new(),
             last: names.generations.values().max().copied(),
             waiting: self.waiting.iter().map(|(request, latest)| (names.requests[request], limit(latest))).collect(),
             end_by: self.end_by.as_ref().map(limit),
