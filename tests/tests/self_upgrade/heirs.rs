@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tests::client::line::Line;
 use tests::client::silent::{Silent, all_reset};
 use tests::process::signal_process;
+use tests::procfs;
 use tests::wait::{self, PATIENCE};
 
 const FLAGS: [&str; 4] = ["--probation", "0s", "--drain-timeout", "5m"];
@@ -93,6 +94,39 @@ async fn a_relay_whose_process_cannot_be_found_is_mourned_when_it_is_known_to_be
     assert_eq!(service.lines_with("answering for"), 0);
     signal_process(relay, Signal::SIGKILL)?;
     clients.are_told().await.with_context(|| service.tail())
+}
+
+/// Guards the connections of a relay that may live: neither its process nor its channel came along, so nobody ever hears of
+/// its end. It is gone for the service, but what its clients send is answered by nobody. (It drains by itself meanwhile.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_of_which_nothing_came_along_is_lost_and_nobody_answers_for_it() -> anyhow::Result<()> {
+    /// For so long it is looked for.
+    const SEARCHED: Duration = Duration::from_secs(5);
+    let mut service = Service::new(&FLAGS, true)?;
+    let relay = service.serve().await?.active().and_then(|active| active.pid).context("it runs")?;
+    let sessions = Silent::connect(service.address().await?, 3).await?.into_sessions();
+    let [session, ..] = &sessions[..] else { anyhow::bail!("no session") };
+    assert_eq!(service.upgrade().await?, 2);
+    service.kill().await?;
+    service.changes_the_state(0, |document| document["generations"][0]["process"]["started"] = Value::Null)?;
+    for name in ["process.1", "channel.1"] {
+        service.manager.as_ref().context("a manager")?.forget_one(name)?;
+    }
+    let begun = Instant::now();
+    assert_eq!(service.serve().await?.state(1), "draining", "it may be found yet");
+    service.wait_for("the end of the search", |status| status.generation(1).is_none()).await?;
+    ensure!(begun.elapsed() >= SEARCHED, "given up after {:?}", begun.elapsed());
+    assert_eq!(service.lines_with("generation 1 can neither be found nor be told anything any more"), 1);
+    wait::until(PATIENCE, "the end of its ledger", || Ok(stored(&service)? == ["ledger.2"])).await?;
+
+    let counted = |status: &tests::supervisor::Status| status.generation(2).is_some_and(|two| two.foreign > 0);
+    tokio::select! {
+        echoed = session.echo(b"anybody?") => anyhow::bail!("answered: {echoed:?}"),
+        counted = service.wait_for("a packet that is nobody's", counted) => drop(counted?),
+    }
+    ensure!(sessions.iter().all(|session| session.ended().is_none()), "{}", service.tail());
+    ensure!(service.lines_with("answering for") == 0 && procfs::is_alive(relay), "{}", service.tail());
+    Ok(())
 }
 
 /// Of what another version knew of its generations, nothing can be read but that they live; so their clients may live on
