@@ -3,6 +3,7 @@
 use crate::client::{SERVER_NAME, local_for};
 use crate::tls::{self, Seen};
 use anyhow::Context as _;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,8 +19,26 @@ pub const INITIAL_PTO: Duration = Duration::from_millis(999);
 pub struct Report {
     /// Those that were completed, by how long each took; in the order of their ends.
     pub completed: Vec<Duration>,
-    /// Why others were not, with the time since the start of the load.
-    pub failed: Vec<(Duration, String)>,
+    /// The others, in the order of their ends.
+    pub failed: Vec<Failure>,
+}
+
+/// A handshake that was not completed. Times count from the start of the load.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// When it began.
+    pub begun: Duration,
+    /// When it was given up.
+    pub ended: Duration,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { begun, ended, why } = self;
+        write!(f, "begun after {begun:?}, ended after {ended:?}: {why}")
+    }
 }
 
 impl Report {
@@ -56,6 +75,7 @@ pub struct Load {
     stop: watch::Sender<bool>,
     task: JoinHandle<Report>,
     so_far: Arc<Mutex<Report>>,
+    begin: Instant,
 }
 
 impl Load {
@@ -70,8 +90,8 @@ impl Load {
         let so_far = Arc::new(Mutex::new(Report::default()));
         let sink = so_far.clone();
         let servers = servers.to_vec();
+        let begin = Instant::now();
         let task = tokio::spawn(async move {
-            let begin = Instant::now();
             let mut open = JoinSet::new();
             let mut clock = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
             let mut turn = servers.iter().cycle();
@@ -82,12 +102,16 @@ impl Load {
                         let Some(server) = turn.next().copied() else { break };
                         let config = config.clone();
                         let sink = sink.clone();
+                        let begun = begin.elapsed();
                         open.spawn(async move {
                             let outcome = once(server, &config).await;
                             let mut report = sink.lock().unwrap_or_else(PoisonError::into_inner);
                             match outcome {
                                 Ok(took) => report.completed.push(took),
-                                Err(error) => report.failed.push((begin.elapsed(), format!("{error:#}"))),
+                                Err(error) => {
+                                    let (ended, why) = (begin.elapsed(), format!("{error:#}"));
+                                    report.failed.push(Failure { begun, ended, why });
+                                }
                             }
                         });
                         while open.try_join_next().is_some() {}
@@ -97,7 +121,13 @@ impl Load {
             while open.join_next().await.is_some() {}
             sink.lock().unwrap_or_else(PoisonError::into_inner).clone()
         });
-        Ok(Self { stop, task, so_far })
+        Ok(Self { stop, task, so_far, begin })
+    }
+
+    /// The time since its start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
     }
 
     /// The handshakes that have ended so far.

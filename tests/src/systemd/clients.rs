@@ -99,7 +99,7 @@ impl Clients {
     pub fn losses(&self) -> Losses {
         let handshakes = self.load.so_far();
         Losses {
-            handshakes: handshakes.failed.iter().map(|(when, why)| format!("after {when:?}: {why}")).collect(),
+            handshakes: handshakes.failed.iter().map(ToString::to_string).collect(),
             sessions: self.sessions.iter().filter_map(|session| session.report().failure).collect(),
             completed: handshakes.completed.len(),
         }
@@ -137,7 +137,7 @@ impl Clients {
         let mut losses = self.losses();
         let handshakes = self.load.stop().await?;
         losses.completed = handshakes.completed.len();
-        losses.handshakes = handshakes.failed.iter().map(|(when, why)| format!("after {when:?}: {why}")).collect();
+        losses.handshakes = handshakes.failed.iter().map(ToString::to_string).collect();
         Ok(losses)
     }
 

@@ -1,5 +1,6 @@
 //! A relay that dies: new handshakes wait and succeed, its clients know at once, and nobody else notices anything.
 
+mod astray;
 mod forged;
 mod held;
 mod loops;

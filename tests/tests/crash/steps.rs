@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use tests::Replaceable;
 use tests::client::echo::Session;
 use tests::client::silent::Silent;
+use tests::process::signal_process;
 use tests::scenario;
-use tests::supervisor::Supervisor;
+use tests::supervisor::{Setup, Status, Supervisor};
 use tests::wait::{self, PATIENCE};
 
 /// How far a new generation gets before it stands still, and how it goes on when it is let go: docs/protocol.md, "Life of a
@@ -119,7 +120,7 @@ async fn both_die_at_any_step_and_a_third_one_serves() -> anyhow::Result<()> {
     survives(Dies::Both).await
 }
 
-/// The old one's own steps: on standby, told to drain, drained.
+/// The old one's own steps: on standby, in its drain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_old_one_dies_on_standby_or_in_its_drain_and_the_new_one_serves() -> anyhow::Result<()> {
     for (probation, state) in [("5m", "standby"), ("0s", "draining")] {
@@ -135,6 +136,57 @@ async fn the_old_one_dies_on_standby_or_in_its_drain_and_the_new_one_serves() ->
         of_the_new.echo(b"still").await?;
         serves(&supervisor, server).await?;
         assert_eq!(supervisor.status().await?.state(2), "active");
+    }
+    Ok(())
+}
+
+/// And with the new one, which has no standby to go back to when the other is dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_die_when_the_old_one_is_on_standby_or_in_its_drain_and_a_third_one_serves() -> anyhow::Result<()> {
+    for (probation, state) in [("5m", "standby"), ("0s", "draining")] {
+        for order in [[1, 2], [2, 1]] {
+            let (supervisor, _program) =
+                scenario::serving(&["--probation", probation, "--drain-timeout", "5m"]).await?;
+            let server = supervisor.address().await?;
+            let of_the_old = Silent::connect(server, 1).await?;
+            supervisor.process.signal(Signal::SIGUSR2)?;
+            supervisor.wait_for(state, |status| status.state(1) == state).await?;
+            let of_the_new = Silent::connect(server, 1).await?;
+            let status = supervisor.status().await?;
+            for generation in order {
+                let pid = status.generation(generation).and_then(|one| one.pid).context("it runs")?;
+                signal_process(pid, Signal::SIGKILL)?;
+            }
+            let context = || format!("{state}, {order:?}: {}", supervisor.process.tail());
+            of_the_old.are_told().await.with_context(context)?;
+            of_the_new.are_told().await.with_context(context)?;
+            serves(&supervisor, server).await.with_context(context)?;
+            let third = |status: &Status| status.phase == "serving" && status.state(3) == "active";
+            supervisor.wait_for("the third", third).await.with_context(context)?;
+        }
+    }
+    Ok(())
+}
+
+/// The old one is told its role, and dies instead of saying that it has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_old_one_dies_before_it_acknowledges_standby_or_its_drain_and_the_new_one_serves() -> anyhow::Result<()> {
+    for (role, probation, state) in [("standby", "5m", "standby"), ("drain", "0s", "draining")] {
+        let setup = Setup::new("program")?.flags(["--probation", probation, "--drain-timeout", "5m"]);
+        let program = Replaceable::new(setup.folder());
+        // Nothing is read after `activate`.
+        program.plays("quic [::]:0 1\nname echo\nhello\nadopt\nready\nactivated\nhang")?;
+        let supervisor = setup.exec(program.path()).serve().await?;
+        let server = supervisor.address().await?;
+        program.becomes_echo()?;
+        supervisor.process.signal(Signal::SIGUSR2)?;
+        supervisor.wait_for(state, |status| status.state(1) == state).await?;
+        let of_the_new = Session::connect(server).await?;
+        kill(&supervisor, 1).await?;
+        supervisor.wait_for("its end", |status| status.state(1) == "gone").await?;
+        of_the_new.echo(b"new").await.with_context(|| format!("{role}: {}", supervisor.process.tail()))?;
+        serves(&supervisor, server).await?;
+        assert_eq!(supervisor.status().await?.state(2), "active", "{role}");
     }
     Ok(())
 }

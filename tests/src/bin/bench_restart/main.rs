@@ -116,8 +116,8 @@ async fn measure(
     report.bound("failed probes", count(probes.failed.len() as u64), "", 0.0);
     report.note("probe, p50", milliseconds(quantile(&mut probes.completed, 0.5)), "ms");
     report.note("probe, slowest", milliseconds(quantile(&mut probes.completed, 1.0)), "ms");
-    for (when, why) in probes.failed {
-        writeln!(std::io::stderr(), "probe after {when:?}: {why}")?;
+    for failure in probes.failed {
+        writeln!(std::io::stderr(), "probe {failure}")?;
     }
     Ok(())
 }

@@ -80,8 +80,8 @@ pub(crate) async fn measure(
             crate::say(&format!("{what}: {}", line.trim()))?;
         }
     }
-    for (when, error) in handshakes.failed {
-        crate::say(&format!("handshake at {when:?}: {error}"))?;
+    for failure in handshakes.failed {
+        crate::say(&format!("handshake {failure}"))?;
     }
     Ok(())
 }
