@@ -11,7 +11,7 @@ use tests::process::signal_process;
 use tests::supervisor::{Setup, Supervisor};
 use tests::tls::PATIENT;
 use tests::wait::{self, PATIENCE};
-use tests::{program, relay};
+use tests::{program, relay, scenario};
 
 /// SIGKILL to a generation.
 pub(crate) async fn kill(supervisor: &Supervisor, generation: u32) -> anyhow::Result<()> {
@@ -116,6 +116,21 @@ async fn clients_of_a_generation_killed_at_its_deadline_are_told_and_no_others()
     let of_the_second = Silent::connect(server, 5).await?;
     of_the_first.are_told().await?;
     of_the_second.live_on().await
+}
+
+/// The first heir dies when it has heard that it is one, and the next ones too, until one does its work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_whose_heir_dies_before_it_tells_them_are_told_by_the_next_one() -> anyhow::Result<()> {
+    let (supervisor, program) = scenario::serving(&["--probation", "0s"]).await?;
+    let server = supervisor.address().await?;
+    let clients = Silent::connect(server, 5).await?;
+    program.plays("quic [::]:0 1\nname echo\nhello\nadopt\nuntil heir\ndie")?;
+    kill(&supervisor, 1).await?;
+    let ended = supervisor.process.wait_for_line("generation 2 failed", PATIENCE).await?;
+    ensure!(ended.contains("signal 9 before it was ready"), "{ended}");
+    program.becomes_echo()?;
+    clients.are_told().await.with_context(|| supervisor.process.tail())?;
+    Silent::connect(server, 1).await?.live_on().await
 }
 
 /// A stop takes as long as its sessions may, and who loses a connection in it has others to go to.
