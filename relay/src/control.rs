@@ -180,7 +180,8 @@ impl Control {
         self.last_call.get_or_insert(now + LAST_CALL);
         let switched = self.node.role.borrow().switched();
         // Before the role: the links to peers ask the registry when that has changed.
-        let begun = self.node.registry.drain(now, timeout, spread, switched);
+        let dialed = self.cluster.tally.get() > 0;
+        let begun = self.node.registry.drain(now, timeout, spread, switched, dialed);
         self.node.order(Order::Drain);
         self.node.stats.drains();
         if let Some(clamped) = begun.clamped {
@@ -226,7 +227,7 @@ impl Control {
         let before = self.node.registry.counts();
         if before.sessions + before.setup > 0 {
             // The second signal: every session's task closes it now.
-            self.node.registry.drain(Instant::now(), Duration::ZERO, None, None);
+            self.node.registry.drain(Instant::now(), Duration::ZERO, None, None, false);
             drop(tokio::time::timeout(CLOSE, self.node.registry.drained()).await);
         }
         let forced = self.node.registry.counts().forced;

@@ -2,7 +2,7 @@
 
 use super::{Control, Event, Next, Stop, drained};
 use crate::cluster::Cluster;
-use crate::drain::Reach;
+use crate::drain::Purpose;
 use crate::node::Node;
 use crate::overlap::Links;
 use crate::role::Role;
@@ -131,7 +131,7 @@ async fn a_drain_that_finds_nobody_takes_on_what_was_on_its_way() {
     let last_call = control.last_call.expect("it drains");
     let registry = &control.node.registry;
     assert!(timeout(Duration::from_millis(1), drained(registry, Some(last_call))).await.is_err());
-    let late = registry.setup().expect("it is served").open(Instant::now(), Reach::Leaf);
+    let late = registry.setup().expect("it is served").open(Instant::now(), Purpose::Subscribe);
     assert!(late.orders().is_some_and(|slot| slot.close > last_call), "told at once, and with time to leave");
     drop(late);
     timeout(PATIENCE, drained(registry, Some(last_call))).await.expect("it ends");

@@ -6,6 +6,6 @@
 mod plan;
 mod registry;
 
-pub use plan::{ABOUT, AUTO_RATE, Clamped, Plan, Reach, SPREAD_LIMIT, STEP, STEP_LIMIT, Slot};
+pub use plan::{ABOUT, AUTO_RATE, Clamped, Plan, Purpose, SPREAD_LIMIT, STEP, STEP_LIMIT, Slot, Turn};
 pub(crate) use registry::sleep_until;
 pub use registry::{Begun, Counts, Ending, Open, Registry, Setup};

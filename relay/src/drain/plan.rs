@@ -8,16 +8,11 @@ pub const AUTO_RATE: u32 = 1_000;
 /// Most of the timeout that the GOAWAYs may be spread over, in percent: the rest is what the last one told has to leave.
 pub const SPREAD_LIMIT: u32 = 80;
 
-/// How far apart the steps are in which neighbours are told, when another generation has taken over.
-///
-/// First the clients, then the relays that have dialed this one, then those that it has dialed: the successor has both ends of
-/// a path by the time that media move to it, and what passes moves once. A neighbour that is upgraded at the same time has
-/// two generations here; the new one, which has come a moment ago, is told with the clients, and reaches the successor
-/// before the old one looks for media there.
+/// From the first GOAWAY of one [`Turn`] to the first of the next, when another generation has taken over.
 pub const STEP: Duration = Duration::from_secs(1);
 
 /// The most of the timeout that a [`STEP`] may take, in percent.
-pub const STEP_LIMIT: u32 = 5;
+pub const STEP_LIMIT: u32 = 2;
 
 /// Who came so long before the switch, or after it, came about then: perhaps to this generation by mistake.
 pub const ABOUT: Duration = Duration::from_secs(5);
@@ -49,28 +44,63 @@ impl Slot {
     }
 }
 
-/// What there may be behind a session.
+/// What a session is there for, as its client has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// It publishes or subscribes, not both: a client.
-    Leaf,
-    /// It may do both, so it may be a relay, with others behind it.
-    Through,
+pub enum Purpose {
+    /// To publish.
+    Publish,
+    /// To subscribe.
+    Subscribe,
+    /// Both: a relay, or a client that does both.
+    Both,
+}
+
+/// When a session is told, compared with others: each moves to a place that has by then what it needs, and what passes
+/// moves once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// Who may be a relay and came [`ABOUT`] the switch. A neighbour that is upgraded at the same time has two generations
+    /// here; this is the new one, and has to be at our successor before anybody looks for media there.
+    Astray,
+    /// Publishers.
+    Publisher,
+    /// Who may be a relay and has dialed this one.
+    Neighbour,
+    /// Relays that this one has dialed. The successor has dialed them itself by now, and has what the others give.
+    Dialed,
+    /// Subscribers.
+    Subscriber,
+}
+
+/// How many turns there are.
+const TURNS: usize = 5;
+
+impl Turn {
+    /// Of a session that came then, if another generation took over at `switched`.
+    #[must_use]
+    pub fn of(purpose: Purpose, came: Instant, switched: Option<Instant>) -> Self {
+        match purpose {
+            Purpose::Publish => Self::Publisher,
+            Purpose::Subscribe => Self::Subscriber,
+            Purpose::Both if switched.is_some_and(|switched| came + ABOUT >= switched) => Self::Astray,
+            Purpose::Both => Self::Neighbour,
+        }
+    }
 }
 
 /// The schedule of one drain.
 ///
 /// The GOAWAYs go out at a steady rate over `spread`. Each session may then stay for `timeout − spread`, so that the
-/// forced closes are spread just as the GOAWAYs were, and the last of them falls on the deadline. After a switch, sessions
-/// that may lead to other relays come a [`STEP`] later, except for those that came [`ABOUT`] the switch.
+/// forced closes are spread just as the GOAWAYs were, and the last of them falls on the deadline. After a switch, a [`STEP`]
+/// lies between one [`Turn`] and the next that anybody has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     start: Instant,
     timeout: Duration,
     spread: Duration,
     sessions: u32,
-    /// When another generation took over; `None`: nobody has.
-    switched: Option<Instant>,
+    /// How much later each turn comes than it would without steps.
+    later: [Duration; TURNS],
 }
 
 /// A spread that does not fit its timeout, for the log.
@@ -83,23 +113,33 @@ pub struct Clamped {
 }
 
 impl Plan {
-    /// Plans the drain of so many sessions, from `start` to at most `start + timeout`. `spread` is how long the GOAWAYs
-    /// are spread over; `None`: as [`AUTO_RATE`] makes it. `switched`: when another generation took over, if one has. Also
-    /// says when the spread had to be clamped.
+    /// Plans the drain of sessions with these turns, from `start` to at most `start + timeout`. `spread` is how long the
+    /// GOAWAYs are spread over; `None`: as [`AUTO_RATE`] makes it. `switched`: another generation has taken over. `dialed`:
+    /// this relay has dialed others. Also says when the spread had to be clamped.
     #[must_use]
     pub fn new(
         start: Instant,
         timeout: Duration,
         spread: Option<Duration>,
-        sessions: usize,
-        switched: Option<Instant>,
+        turns: &[Turn],
+        switched: bool,
+        dialed: bool,
     ) -> (Self, Option<Clamped>) {
         let timeout = timeout.min(LONGEST);
-        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
+        let sessions = u32::try_from(turns.len()).unwrap_or(u32::MAX);
         let asked = spread.unwrap_or_else(|| Duration::from_secs(1) / AUTO_RATE * sessions);
         let limit = timeout / 100 * SPREAD_LIMIT;
         let clamped = (asked > limit).then_some(Clamped { asked, used: limit });
-        (Self { start, timeout, spread: asked.min(limit), sessions, switched }, clamped)
+        let step = if switched { STEP.min(timeout / 100 * STEP_LIMIT) } else { Duration::ZERO };
+        let mut later = [Duration::ZERO; TURNS];
+        let mut next = Duration::ZERO;
+        for turn in [Turn::Astray, Turn::Publisher, Turn::Neighbour, Turn::Dialed, Turn::Subscriber] {
+            later[turn as usize] = next;
+            if turns.contains(&turn) || turn == Turn::Dialed && dialed {
+                next += step;
+            }
+        }
+        (Self { start, timeout, spread: asked.min(limit), sessions, later }, clamped)
     }
 
     /// When the last session is closed.
@@ -114,31 +154,19 @@ impl Plan {
         self.spread
     }
 
-    /// The slot of the session with this rank, counted from 0 over the sessions planned for, from the youngest on.
+    /// The slot of the session with this rank, counted from 0 over the sessions planned for.
     #[must_use]
-    pub fn slot(&self, rank: usize, reach: Reach, came: Instant) -> Slot {
+    pub fn slot(&self, rank: usize, turn: Turn) -> Slot {
         let sessions = self.sessions.max(1);
         let rank = u32::try_from(rank).unwrap_or(u32::MAX).min(sessions - 1);
-        let tell = self.start + scaled(self.spread, rank, sessions) + self.later(reach, came);
+        let tell = self.start + scaled(self.spread, rank, sessions) + self.later[turn as usize];
         Slot { tell, close: (tell + (self.timeout - self.spread)).min(self.deadline()) }
     }
 
     /// When the sessions that this relay has dialed are told.
     #[must_use]
     pub fn dialed(&self) -> Instant {
-        self.start + self.switched.map_or(Duration::ZERO, |_| 2 * self.step())
-    }
-
-    /// How much later such a session is told than a client of its rank.
-    fn later(&self, reach: Reach, came: Instant) -> Duration {
-        match (reach, self.switched) {
-            (Reach::Through, Some(switched)) if came + ABOUT < switched => self.step(),
-            (Reach::Leaf | Reach::Through, None | Some(_)) => Duration::ZERO,
-        }
-    }
-
-    fn step(&self) -> Duration {
-        STEP.min(self.timeout / 100 * STEP_LIMIT)
+        self.start + self.later[Turn::Dialed as usize]
     }
 
     /// The slot of a session that comes after the drain has begun: told at once, with what is left of the timeout.

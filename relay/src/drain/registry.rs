@@ -1,6 +1,6 @@
 //! Who is connected, who has been told to go, and whether anybody is left.
 
-use super::{Clamped, Plan, Reach, Slot};
+use super::{Clamped, Plan, Purpose, Slot, Turn};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct State {
 struct Entry {
     orders: watch::Sender<Option<Slot>>,
     told: bool,
-    reach: Reach,
+    purpose: Purpose,
     came: Instant,
 }
 
@@ -101,12 +101,23 @@ impl Registry {
     }
 
     /// Begins a drain, or brings the one under way forward: what an earlier drain asked sooner, it still asks. `switched`:
-    /// when another generation took over, if one has.
-    pub fn drain(&self, now: Instant, timeout: Duration, spread: Option<Duration>, switched: Option<Instant>) -> Begun {
+    /// when another generation took over, if one has. `dialed`: this relay has dialed others.
+    pub fn drain(
+        &self,
+        now: Instant,
+        timeout: Duration,
+        spread: Option<Duration>,
+        switched: Option<Instant>,
+        dialed: bool,
+    ) -> Begun {
         let (begun, deadline) = self.update(|state| {
-            let (plan, clamped) = Plan::new(now, timeout, spread, state.sessions.len(), switched);
-            for (rank, entry) in state.sessions.values().rev().enumerate() {
-                entry.order(plan.slot(rank, entry.reach, entry.came));
+            // The youngest first, within a turn.
+            let mut turns: Vec<_> = state.sessions.values().rev().map(|entry| (entry.turn(switched), entry)).collect();
+            turns.sort_by_key(|(turn, _)| *turn);
+            let all: Vec<_> = turns.iter().map(|(turn, _)| *turn).collect();
+            let (plan, clamped) = Plan::new(now, timeout, spread, &all, switched.is_some(), dialed);
+            for (rank, (turn, entry)) in turns.iter().enumerate() {
+                entry.order(plan.slot(rank, *turn));
             }
             let kept = state.drain.filter(|earlier| earlier.deadline() <= plan.deadline()).unwrap_or(plan);
             state.drain = Some(kept);
@@ -193,6 +204,10 @@ impl Registry {
 }
 
 impl Entry {
+    fn turn(&self, switched: Option<Instant>) -> Turn {
+        Turn::of(self.purpose, self.came, switched)
+    }
+
     fn order(&self, slot: Slot) {
         self.orders.send_modify(|order| *order = Some(order.map_or(slot, |earlier| earlier.sooner(slot))));
     }
@@ -208,7 +223,7 @@ pub struct Setup {
 impl Setup {
     /// The setup is complete: it is a session from now on. In a drain it is told at once, with what is left.
     #[must_use]
-    pub fn open(mut self, now: Instant, reach: Reach) -> Open {
+    pub fn open(mut self, now: Instant, purpose: Purpose) -> Open {
         self.counted = false;
         let (id, orders) = self.registry.update(|state| {
             state.counts.setup -= 1;
@@ -217,7 +232,7 @@ impl Setup {
             let id = state.next;
             state.next += 1;
             let (sender, orders) = watch::channel(state.drain.map(|plan| plan.late(now)));
-            state.sessions.insert(id, Entry { orders: sender, told: false, reach, came: now });
+            state.sessions.insert(id, Entry { orders: sender, told: false, purpose, came: now });
             (id, orders)
         });
         Open { registry: self.registry.clone(), id, orders }

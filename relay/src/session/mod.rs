@@ -8,7 +8,7 @@ pub(crate) use quic::serve as serve_quic;
 pub(crate) use stream::{Stream, serve as serve_stream};
 
 use crate::admission::{Grant, Refusal, Standing};
-use crate::drain::{Reach, Setup};
+use crate::drain::{Purpose, Setup};
 use crate::linger;
 use crate::node::Node;
 use moq_net::transport::poll::Boxable;
@@ -45,7 +45,7 @@ struct Established<S: moq_net::transport::poll::Session> {
     /// What drives it.
     driver: moq_net::Driver<linger::Session<S>>,
     standing: Standing,
-    reach: Reach,
+    purpose: Purpose,
 }
 
 /// Runs a setup within the listen timeout and the deadline of a drain. Whichever comes first drops it, which closes its
@@ -87,7 +87,12 @@ where
     let mut handshake =
         node.server.accept_request(Instant::now(), linger::Session::new(session, node.role.subscribe())).await?;
     // Self-declared: enough to say when it is told to go.
-    let reach = if handshake.role().is_some() { Reach::Leaf } else { Reach::Through };
+    let purpose = match handshake.role() {
+        Some(moq_net::Role::Publisher) => Purpose::Publish,
+        Some(moq_net::Role::Subscriber) => Purpose::Subscribe,
+        // Or something of a later version.
+        None | Some(_) => Purpose::Both,
+    };
     let admitted = match granted {
         _ if handshake.token().is_some() => Err(Refusal::Credential),
         Some(grant) => Ok(grant),
@@ -113,5 +118,5 @@ where
     let handshake = handshake.with_stats(node.stats.session(grant.root()));
     let (session, driver) = handshake.ok().await?;
     tracing::debug!(version = %session.version(), root = grant.root(), standing = ?grant.standing(), "session accepted");
-    Ok(Established { session, driver, standing: grant.standing(), reach })
+    Ok(Established { session, driver, standing: grant.standing(), purpose })
 }

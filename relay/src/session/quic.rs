@@ -22,7 +22,7 @@ pub(crate) async fn serve(incoming: quinn::Incoming, setup: Setup, node: Arc<Nod
     match established {
         Ok((established, whereto)) => {
             let _counted = tally.one();
-            let open = setup.open(Instant::now(), established.reach);
+            let open = setup.open(Instant::now(), established.purpose);
             live::run(established, open, whereto).await;
         }
         Err(error) => tracing::debug!(%remote, %error, "connection not accepted"),

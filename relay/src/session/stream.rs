@@ -30,7 +30,7 @@ pub(crate) async fn serve(stream: Stream, max_streams: u64, setup: Setup, node: 
     match established {
         Ok(established) => {
             let _counted = tally.one();
-            let open = setup.open(Instant::now(), established.reach);
+            let open = setup.open(Instant::now(), established.purpose);
             live::run(established, open, Whereto::Here).await;
         }
         Err(error) => tracing::debug!(%error, "stream connection not accepted"),

@@ -119,7 +119,10 @@ impl Reaper {
                     self.table().lineage.ended(generation);
                     ended.push((generation, status));
                 }
-                Some(Known::Told(generation)) => self.table().lineage.ended(generation),
+                Some(Known::Told(generation)) => {
+                    tracing::debug!("generation {generation} is reaped");
+                    self.table().lineage.ended(generation);
+                }
                 // Nobody waits for a command that was given up.
                 Some(Known::Command(end)) => drop(end.send(status)),
                 Some(Known::Apart) => tracing::debug!("process {pid}, which ends what is left, has ended"),

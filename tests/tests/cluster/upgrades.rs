@@ -8,7 +8,7 @@ use tests::supervisor::Supervisor;
 use tests::wait::PATIENCE;
 
 /// Seconds after which a session counts as old: longer than `relay::drain::ABOUT`, and than the steps of a drain.
-const SETTLED: u32 = 7;
+const SETTLED: u32 = 10;
 
 /// Four nodes in a line, each dialing the one before, in turn over WebTransport and raw QUIC.
 async fn line() -> anyhow::Result<Vec<Supervisor>> {
@@ -19,7 +19,7 @@ async fn line() -> anyhow::Result<Vec<Supervisor>> {
             None => Vec::new(),
         };
         let dials = !peers.is_empty();
-        let node = supervised(&["--probation", "300ms", "--drain-timeout", "20s"], &dialing(&peers)).await?;
+        let node = supervised(&["--probation", "300ms", "--drain-timeout", "60s"], &dialing(&peers)).await?;
         if dials {
             node.process.wait_for_line("peer connected", PATIENCE).await?;
         }

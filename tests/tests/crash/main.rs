@@ -2,6 +2,7 @@
 
 mod astray;
 mod forged;
+mod heavy;
 mod held;
 mod loops;
 mod steps;
