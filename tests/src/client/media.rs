@@ -3,7 +3,7 @@
 use crate::wait;
 use anyhow::Context as _;
 use bytes::Bytes;
-use moq_net::{origin, track};
+use moq_net::{broadcast, group, origin, track};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 /// The only track of a broadcast.
 const TRACK: &str = "frames";
 /// How many frames make a group: one second at 60 a second would be too coarse to see a group lost.
-const GROUP: u64 = 30;
+pub const GROUP: u64 = 30;
 /// The size of a frame in bytes, as of a small video frame.
 const FRAME: usize = 1_200;
 /// How old a group may become before a subscriber gives up on it: longer than any gap that a test tolerates.
@@ -38,9 +38,7 @@ impl Publisher {
     /// # Errors
     /// The path is taken or not allowed.
     pub fn start(origin: &origin::Producer, path: &str, rate: u32) -> anyhow::Result<Self> {
-        let broadcast = origin.create_broadcast(path).context("a broadcast")?;
-        let track = broadcast.create_track(TRACK, track::Info::default().with_max_age(MAX_AGE)).context("a track")?;
-        broadcast.announce(origin::Route::default()).context("announcing it")?;
+        let (broadcast, track) = begin(origin, path)?;
         let sent = Arc::new(AtomicU64::new(0));
         let count = sent.clone();
         let task = tokio::spawn(async move {
@@ -51,9 +49,7 @@ impl Publisher {
                 for _ in 0..GROUP {
                     clock.tick().await;
                     let number = count.load(Ordering::Relaxed);
-                    let mut frame = vec![0; FRAME];
-                    frame[..8].copy_from_slice(&number.to_be_bytes());
-                    group.write_frame(moq_net::Timestamp::now(), Bytes::from(frame))?;
+                    group.write_frame(moq_net::Timestamp::now(), frame(number))?;
                     count.store(number + 1, Ordering::Relaxed);
                 }
                 group.finish()?;
@@ -75,6 +71,60 @@ impl Drop for Publisher {
     }
 }
 
+/// A broadcast of which each frame is written when the test says so. Dropping it ends it.
+pub struct Paced {
+    _announced: broadcast::Producer,
+    track: track::Producer,
+    group: Option<group::Producer>,
+    sent: u64,
+}
+
+impl Paced {
+    /// Publishes `path` in `origin`.
+    ///
+    /// # Errors
+    /// The path is taken or not allowed.
+    pub fn start(origin: &origin::Producer, path: &str) -> anyhow::Result<Self> {
+        let (announced, track) = begin(origin, path)?;
+        Ok(Self { _announced: announced, track, group: None, sent: 0 })
+    }
+
+    /// Writes frames until that many have been sent in all. The frame that fills a group ends it.
+    ///
+    /// # Errors
+    /// The broadcast has ended.
+    pub fn send_to(&mut self, sent: u64) -> anyhow::Result<()> {
+        while self.sent < sent {
+            let mut group = match self.group.take() {
+                Some(group) => group,
+                None => self.track.append_group()?,
+            };
+            group.write_frame(moq_net::Timestamp::now(), frame(self.sent))?;
+            self.sent += 1;
+            if self.sent.is_multiple_of(GROUP) {
+                group.finish()?;
+            } else {
+                self.group = Some(group);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn begin(origin: &origin::Producer, path: &str) -> anyhow::Result<(broadcast::Producer, track::Producer)> {
+    let broadcast = origin.create_broadcast(path).context("a broadcast")?;
+    let track = broadcast.create_track(TRACK, track::Info::default().with_max_age(MAX_AGE)).context("a track")?;
+    broadcast.announce(origin::Route::default()).context("announcing it")?;
+    Ok((broadcast, track))
+}
+
+/// A frame that says its number.
+fn frame(number: u64) -> Bytes {
+    let mut frame = vec![0; FRAME];
+    frame[..8].copy_from_slice(&number.to_be_bytes());
+    Bytes::from(frame)
+}
+
 /// What a subscriber has got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -86,7 +136,9 @@ pub struct Report {
     pub duplicates: u64,
     /// The longest time without a frame that had not come yet, from the first one until now.
     pub longest_gap: Duration,
-    /// The number of the last frame.
+    /// The lowest number of a frame.
+    pub first: Option<u64>,
+    /// The highest.
     pub last: Option<u64>,
     /// How often the subscription ended and had to be made again.
     pub interruptions: u64,
@@ -133,6 +185,7 @@ impl Account {
             missing: span - received,
             duplicates: self.frames.values().map(|times| u64::from(times - 1)).sum(),
             longest_gap: self.longest_gap.max(open_gap),
+            first,
             last,
             interruptions: self.interruptions,
         }
@@ -232,7 +285,7 @@ async fn subscribe(origin: &origin::Consumer, path: &str) -> anyhow::Result<trac
     Ok(broadcast.track(TRACK)?.subscribe(wish).await?)
 }
 
-async fn read(mut group: moq_net::group::Consumer, account: Arc<Mutex<Account>>) {
+async fn read(mut group: group::Consumer, account: Arc<Mutex<Account>>) {
     while let Ok(Some(frame)) = group.read_frame().await {
         let Some(number) = frame.payload.first_chunk() else { continue };
         let number = u64::from_be_bytes(*number);

@@ -1,5 +1,6 @@
 //! Clients: handshakes one after the other, echo sessions, and MoQ publishers and subscribers over two QUIC stacks.
 
+pub mod announcements;
 pub mod crowd;
 pub mod echo;
 pub mod flow;

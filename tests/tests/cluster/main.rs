@@ -2,6 +2,7 @@
 
 mod dialing;
 mod node;
+mod prices;
 mod redirects;
 mod upgrades;
 mod whereto;

@@ -1,79 +1,14 @@
-//! Media across generations: publishers and subscribers of one broadcast in different processes of one node.
+//! Media from one generation to another.
 
+use crate::clients::{RATE, Staying, Watching, supervised};
 use anyhow::Context as _;
-use moq_net::Versions;
 use moq_tokio::Restart;
-use std::net::SocketAddr;
-use std::time::Duration;
-use tests::client::media::{self, Publisher, Subscriber};
+use tests::client::media::{self, Publisher};
 use tests::client::native::{self, Scheme};
 use tests::client::webtransport::{Media, Session};
-use tests::supervisor::{Setup, Supervisor};
+use tests::supervisor::Setup;
 use tests::wait::{self, PATIENCE};
 use tests::{procfs, program, relay};
-
-/// Frames a second of each publisher.
-const RATE: u32 = 60;
-
-/// How many frames a subscriber has to get before something is said about it: several groups.
-const STRETCH: u64 = 100;
-
-/// A supervised relay with two workers that anybody may use, which lets its old generations live as long as a test does.
-async fn supervised(flags: &[&str]) -> anyhow::Result<Supervisor> {
-    let setup = Setup::new(program::relay()?)?.flags(["--drain-timeout", "5m"]).flags(flags);
-    setup.child(relay::OPEN).child(["--runtime-workers", "2"]).serve().await
-}
-
-/// A publisher in one session that ignores any GOAWAY.
-struct Staying {
-    publisher: Publisher,
-    _session: Session,
-}
-
-impl Staying {
-    async fn publish(server: SocketAddr, path: &str) -> anyhow::Result<Self> {
-        let source = media::origin();
-        let publisher = Publisher::start(&source, path, RATE)?;
-        Ok(Self { publisher, _session: Session::connect(server, &Media::publish(&source)).await? })
-    }
-}
-
-/// A subscriber in one session that ignores any GOAWAY.
-struct Watching {
-    subscriber: Subscriber,
-    _session: Session,
-}
-
-impl Watching {
-    async fn start(server: SocketAddr, path: &str) -> anyhow::Result<Self> {
-        Self::start_with(server, path, Versions::default()).await
-    }
-
-    /// In a version without GOAWAY: its session is never told to go, so that it may subscribe at any time.
-    async fn start_untold(server: SocketAddr, path: &str) -> anyhow::Result<Self> {
-        let version: moq_net::Version = "moq-lite-03".parse().map_err(|error| anyhow::anyhow!("{error}"))?;
-        Self::start_with(server, path, version.into()).await
-    }
-
-    async fn start_with(server: SocketAddr, path: &str, versions: Versions) -> anyhow::Result<Self> {
-        let sink = media::origin();
-        let session = Session::connect_with(server, &Media::subscribe(&sink), versions).await?;
-        Ok(Self { subscriber: Subscriber::start(&sink, path), _session: session })
-    }
-
-    /// Watches from now on until as much has been sent as is worth saying something about, and then that it is all there.
-    async fn gets_all(&self, publisher: &Publisher) -> anyhow::Result<()> {
-        self.subscriber.wait_for(publisher.sent() + STRETCH, PATIENCE).await?;
-        self.has_all()
-    }
-
-    fn has_all(&self) -> anyhow::Result<()> {
-        let report = self.subscriber.report();
-        anyhow::ensure!((report.missing, report.duplicates, report.interruptions) == (0, 0, 0), "{report:?}");
-        anyhow::ensure!(report.longest_gap < Duration::from_secs(1), "{report:?}");
-        Ok(())
-    }
-}
 
 /// Guards the broadcast of a publisher that has not followed yet: whoever comes new would find an empty node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
