@@ -11,7 +11,7 @@ use crate::log::Logging;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
-use crate::sockets::{ALONE, INTERNAL, Sockets};
+use crate::sockets::{ALONE, INTERNAL, Sockets, TCP, UNIX};
 use crate::stats::{self, Stats};
 use crate::stream::{self, Listener, Wires};
 use crate::supervise::{self, Gauges, Inbox, Link, report};
@@ -21,6 +21,7 @@ use crate::{cache, internal, log, quic, tls};
 use anyhow::Context;
 use futures_util::StreamExt;
 use moq_net::origin;
+use moq_tokio::accept::Health;
 use nix::libc::{SIGINT, SIGTERM};
 use protocol::child::{Sender, Socket, Unadopted};
 use protocol::message::Generation;
@@ -130,7 +131,13 @@ async fn assemble(
     let mut workers = Workers::none();
     let mut streams = Vec::new();
     let mut internal_listener = None;
+    let mut healths = Vec::new();
     for protocol::child::Listener { name, address, socket } in listeners {
+        let mut health = |name| {
+            let health = Health::new(name);
+            healths.push(health.clone());
+            health
+        };
         match socket {
             Socket::Quic(members) => {
                 let (Some(settings), Some(tls)) = (&config.listen.quic, &tls) else { continue };
@@ -142,28 +149,30 @@ async fn assemble(
                 tracing::info!(%address, workers = workers.each().len(), %certificate, "listening for QUIC");
             }
             // With the workers, whose counters it shows.
-            Socket::Tcp(listener) if name == INTERNAL => internal_listener = Some((address, listener)),
+            Socket::Tcp(listener) if name == INTERNAL => {
+                internal_listener = Some((address, health(INTERNAL), listener));
+            }
             Socket::Tcp(listener) => {
                 if !listener.local_addr()?.ip().is_loopback() {
                     tracing::warn!(%address, "TCP sessions are neither encrypted nor authenticated: keep it private");
                 }
-                streams.push(open("tcp", &address, Listener::tcp(listener)?, config, &node));
+                streams.push(open(&address, Listener::tcp(listener)?, health(TCP), config, &node));
             }
             Socket::Unix(listener) => {
                 let allow = config.listen.unix.as_ref().map_or_else(UnixAllow::default, |unix| unix.allow.clone());
-                streams.push(open("unix", &address, Listener::unix(listener, allow)?, config, &node));
+                streams.push(open(&address, Listener::unix(listener, allow)?, health(UNIX), config, &node));
             }
         }
     }
 
     let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
-    let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members };
+    let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members, listeners: healths };
     let operators = internal_listener.is_some();
-    if let Some((address, listener)) = internal_listener {
+    if let Some((address, health, listener)) = internal_listener {
         let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
         let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
         tracing::info!(%address, "serving operators");
-        tokio::spawn(internal::serve(listener, source));
+        tokio::spawn(internal::serve(listener, health, source));
     }
     if config.stats.enabled {
         tokio::spawn(stats::publish(stats::Publishing {
@@ -238,14 +247,15 @@ fn node(
 }
 
 fn open(
-    name: &'static str,
     address: &str,
     listener: Listener,
+    health: Health,
     config: &Config,
     node: &Arc<Node>,
 ) -> (&'static str, Arc<Tally>) {
     let tally = Arc::new(Tally::default());
-    tokio::spawn(stream::serve(listener, config.quic.max_streams, node.clone(), tally.clone()));
+    let name = health.listener();
+    tokio::spawn(stream::serve(listener, health, config.quic.max_streams, node.clone(), tally.clone()));
     tracing::info!(%address, "listening for {name} sessions");
     (name, tally)
 }

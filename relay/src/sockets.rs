@@ -20,8 +20,8 @@ const UNIX_MODE: u32 = 0o666;
 
 /// The names of the listeners towards the supervisor.
 const QUIC: &str = "quic";
-const TCP: &str = "tcp";
-const UNIX: &str = "unix";
+pub(crate) const TCP: &str = "tcp";
+pub(crate) const UNIX: &str = "unix";
 pub(crate) const INTERNAL: &str = "internal";
 
 /// The sockets of this process.

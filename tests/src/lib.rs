@@ -14,6 +14,7 @@ pub mod replaceable;
 pub mod report;
 pub mod root;
 pub mod scenario;
+pub mod starved;
 pub mod storm;
 pub mod supervisor;
 pub mod systemd;

@@ -1,11 +1,15 @@
 //! Counters as Prometheus reads them (text exposition format 0.0.4), with the names of moq-relay 0.17.
 
-use crate::stats::Totals;
+use crate::stats::{Failures, NodeCounters};
 use moq_net::stats::{Presence, Traffic};
-use std::fmt::Write as _;
+use moq_tokio::accept::Health;
+use std::fmt::{Display, Write as _};
 
 /// A counter: its name, what it means, and where it is.
 type Series<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// A class of failures: its label, and where its counter is.
+type Class = (&'static str, fn(&Failures) -> u64);
 
 const TRAFFIC: [Series<Traffic>; 15] = [
     ("bytes", "Payload bytes of media.", |traffic| traffic.bytes),
@@ -30,8 +34,15 @@ const SESSIONS: [Series<Presence>; 2] = [
     ("sessions_closed", "Sessions ended; the difference is open now.", |presence| presence.sessions_ended),
 ];
 
-/// The page.
-pub(super) fn text(totals: &Totals, draining: u64) -> String {
+const FAILURES: [Class; 3] = [
+    ("connection", |failures| failures.connection),
+    ("exhausted", |failures| failures.exhausted),
+    ("unknown", |failures| failures.unknown),
+];
+
+/// The page. `listeners` are those of this process, which is the one that accepts.
+pub(super) fn text(node: &NodeCounters, listeners: &[Health]) -> String {
+    let NodeCounters { totals, accepts, draining } = node;
     let mut page = String::new();
     for (name, help, value) in TRAFFIC {
         head(&mut page, &format!("{name}_total"), "counter", help);
@@ -57,8 +68,25 @@ pub(super) fn text(totals: &Totals, draining: u64) -> String {
             }
         }
     }
+    head(&mut page, "accept_failures_total", "counter", "Connections that could not be accepted, by what that means.");
+    for (listener, failures) in &accepts.0 {
+        for (class, value) in FAILURES {
+            let series = format!("accept_failures_total{{listener=\"{listener}\",class=\"{class}\"}}");
+            row(&mut page, &series, value(failures));
+        }
+    }
+    head(
+        &mut page,
+        "accept_stalled_seconds",
+        "gauge",
+        "For how long a listener has had no resources to accept; 0: it has.",
+    );
+    for health in listeners {
+        let stalled = health.stalled().unwrap_or_default().as_secs_f64();
+        row(&mut page, &format!("accept_stalled_seconds{{listener=\"{}\"}}", health.listener()), stalled);
+    }
     head(&mut page, "draining_sessions", "gauge", "Sessions told to go that have not gone.");
-    row(&mut page, "draining_sessions", draining);
+    row(&mut page, "draining_sessions", *draining);
     page
 }
 
@@ -67,21 +95,25 @@ fn head(page: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(page, "# HELP moq_relay_{name} {help}\n# TYPE moq_relay_{name} {kind}\n");
 }
 
-fn row(page: &mut String, series: &str, value: u64) {
+fn row(page: &mut String, series: &str, value: impl Display) {
     let _ = writeln!(page, "moq_relay_{series} {value}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::text;
-    use crate::stats::Totals;
+    use crate::stats::{Accepts, NodeCounters, Totals};
+    use moq_tokio::accept::Health;
 
     /// A scraper takes the whole page or nothing of it.
     #[test]
     fn every_series_has_a_head_and_comes_once() {
         let totals = r#"{"": {"publisher": {"bytes": 7}, "control": {"setup": {"tx": 1, "rx": 2}}}, "edge": {}}"#;
         let totals: Totals = serde_json::from_str(totals).expect("totals");
-        let page = text(&totals, 3);
+        let listeners = [Health::new("tcp"), Health::new("internal")];
+        let exhausted = std::io::Error::from_raw_os_error(libc::EMFILE);
+        assert!(listeners[0].failed(&exhausted).is_some());
+        let page = text(&NodeCounters { totals, accepts: Accepts::of(&listeners), draining: 3 }, &listeners);
         let mut seen = std::collections::BTreeSet::new();
         let mut heads = std::collections::BTreeSet::new();
         for line in page.lines() {
@@ -89,13 +121,21 @@ mod tests {
                 assert!(heads.insert(head.split(' ').next().expect("a name").to_owned()), "{line}");
             } else if !line.starts_with('#') {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
-                assert!(value.parse::<u64>().is_ok(), "{line}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
                 assert!(seen.insert(series.to_owned()), "{line}");
                 assert!(heads.contains(series.split('{').next().expect("a name")), "{line}");
             }
         }
         assert!(seen.contains("moq_relay_bytes_total{tier=\"\",role=\"publisher\"}"), "{page}");
         assert!(seen.contains("moq_relay_control_rx_bytes_total{tier=\"\",class=\"setup\"}"), "{page}");
+        for line in [
+            "accept_failures_total{listener=\"internal\",class=\"unknown\"} 0",
+            "accept_failures_total{listener=\"tcp\",class=\"exhausted\"} 1",
+            "accept_stalled_seconds{listener=\"internal\"} 0",
+        ] {
+            assert!(page.contains(&format!("\nmoq_relay_{line}\n")), "{line} in {page}");
+        }
+        assert!(!page.contains("accept_stalled_seconds{listener=\"tcp\"} 0\n"), "it is stalled: {page}");
         assert!(page.ends_with("moq_relay_draining_sessions 3\n"));
     }
 }

@@ -5,6 +5,7 @@
 mod metrics;
 
 use crate::node::Node;
+use crate::stream::accepted;
 use crate::supervise::Gauges;
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -12,11 +13,13 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use moq_tokio::accept::Health;
 use protocol::child::Sender;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 /// How long after the role the first answer is given: by then the predecessor has stopped to answer, and what it showed last
 /// has come here by way of the supervisor. Who asks meanwhile waits in the listener's queue.
@@ -37,7 +40,7 @@ pub(crate) struct Source {
 ///
 /// # Errors
 /// The socket can't be used.
-pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
+pub(crate) async fn serve(listener: std::net::TcpListener, health: Health, source: Source) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let router = axum::Router::new()
         .route("/health", get(async || "ok\n"))
@@ -52,7 +55,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io
         if !role.borrow().accepts_streams() {
             continue;
         }
-        let accepting = TcpListener::from_std(listener.try_clone()?)?;
+        let accepting = Accepting { listener: TcpListener::from_std(listener.try_clone()?)?, health: health.clone() };
         tokio::select! {
             biased;
             // Ends the accepting alone: each connection is a task, and whoever got through is answered.
@@ -61,6 +64,25 @@ pub(crate) async fn serve(listener: std::net::TcpListener, source: Source) -> io
         }
     }
     Ok(())
+}
+
+/// The listener, which says how it is.
+struct Accepting {
+    listener: TcpListener,
+    health: Health,
+}
+
+impl axum::serve::Listener for Accepting {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        accepted(&self.health, || self.listener.accept()).await
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
 }
 
 /// No connection outlives its answer: a scraper that kept one would go on asking a process that has lost the role.
@@ -76,6 +98,5 @@ async fn metrics(State(Source { node, gauges, supervisor }): State<Source>) -> i
     if let Some(supervisor) = supervisor {
         supervisor.stats(own.clone());
     }
-    let (totals, draining) = node.stats.node(&own);
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::text(&totals, draining))
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::text(&node.stats.node(&own), &gauges.listeners))
 }

@@ -3,12 +3,14 @@
 //! The counting is `moq-net`'s: each session has a context in one registry. This relay adds the other generations, so that
 //! one process answers for the whole node (`docs/design/overlap.md`).
 
+mod accepts;
 mod frames;
 mod peers;
 mod publish;
 mod task;
 mod totals;
 
+pub(crate) use accepts::{Accepts, Failures};
 pub(crate) use task::{Publishing, publish};
 pub(crate) use totals::Totals;
 
@@ -106,20 +108,31 @@ impl Stats {
         traffic
     }
 
-    /// What the node has counted, and how many of its sessions have been told to go and have not gone. `own` is what this
-    /// process said last.
-    pub(crate) fn node(&self, own: &Counters) -> (Totals, u64) {
+    /// What the node has counted. `own` is what this process said last.
+    pub(crate) fn node(&self, own: &Counters) -> NodeCounters {
         let others = self.others.borrow();
-        let mut totals = Totals::said(&others.gone);
+        let mut node =
+            NodeCounters { totals: Totals::said(&others.gone), accepts: Accepts::said(&others.gone), draining: 0 };
         // What was open when its generation went is open no more.
-        totals.close();
-        let mut draining = 0;
+        node.totals.close();
         for counters in others.live.iter().map(|one| &one.stats).chain([own]) {
-            totals.add(&Totals::said(counters));
-            draining += counters.told.saturating_sub(counters.left + counters.forced);
+            node.totals.add(&Totals::said(counters));
+            node.accepts.add(&Accepts::said(counters));
+            node.draining += counters.told.saturating_sub(counters.left + counters.forced);
         }
-        (totals, draining)
+        node
     }
+}
+
+/// What the node has counted, in all its generations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeCounters {
+    /// What passed through it.
+    pub(crate) totals: Totals,
+    /// Connections that could not be accepted.
+    pub(crate) accepts: Accepts,
+    /// Sessions that have been told to go and have not gone.
+    pub(crate) draining: u64,
 }
 
 /// What only the generations of one supervisor know: the key is theirs alone.
@@ -132,7 +145,7 @@ pub(crate) fn token(key: &[u8; 16]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stats, Totals};
+    use super::{NodeCounters, Stats, Totals};
     use crate::config;
     use protocol::message::{Generation, GenerationStats, Stats as Counters};
     use serde_json::json;
@@ -141,7 +154,7 @@ mod tests {
         let json = json!({"moq": {"": {
             "publisher": {"bytes": bytes},
             "sessions": {"sessions_started": opened, "sessions_ended": closed},
-        }}});
+        }}, "accept": {"tcp": {"exhausted": 3}}});
         let serde_json::Value::Object(traffic) = json else { unreachable!("an object") };
         Counters { sessions: opened - closed, told: 3, left: 1, traffic, ..Counters::default() }
     }
@@ -165,13 +178,14 @@ mod tests {
             vec![GenerationStats { generation: Generation(1), stats: counted(5, 1, 70) }],
             Counters::default(),
         );
-        let (before, draining) = stats.node(&own);
-        assert_eq!(draining, 4);
+        let before = stats.node(&own);
         stats.told(true, Vec::new(), counted(5, 1, 70));
-        let (after, draining) = stats.node(&own);
-        assert_eq!(draining, 2);
+        let after = stats.node(&own);
+        assert_eq!((before.draining, after.draining), (4, 2));
         let tier = |totals: &Totals| totals.0.get("").cloned().unwrap_or_default();
-        let (before, after) = (tier(&before), tier(&after));
+        let failed = |node: &NodeCounters| node.accepts.0["tcp"].exhausted;
+        assert_eq!((failed(&before), failed(&after)), (6, 6));
+        let (before, after) = (tier(&before.totals), tier(&after.totals));
         assert_eq!((before.publisher.bytes, after.publisher.bytes), (170, 170));
         assert_eq!((before.sessions.sessions_started, after.sessions.sessions_started), (15, 15));
         assert_eq!((before.sessions.active(), after.sessions.active()), (12, 8), "its open ones are gone");

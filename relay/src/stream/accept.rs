@@ -1,67 +1,64 @@
-//! What a failed `accept` means.
+//! Accepting from a listener whatever happens to it.
 
-use nix::libc;
+use moq_tokio::accept::Health;
 use std::io;
-use std::time::Duration;
 
-/// The pause after a failure that another `accept` would only repeat: from this, doubling.
-const FIRST: Duration = Duration::from_millis(100);
-/// The longest such pause: the listener has to come back soon after descriptors or memory have.
-const LONGEST: Duration = Duration::from_secs(5);
-
-/// Paces the retries of a listener. Make a new one after each success.
-#[derive(Debug, Default)]
-pub(super) struct Pace(Option<Duration>);
-
-impl Pace {
-    /// How long to wait after this error; `None`: not at all. The errors that Linux passes on from the new connection
-    /// (accept(2), "Error handling") concern that one alone, and waiting would punish those behind it.
-    pub(super) fn failed(&mut self, error: &io::Error) -> Option<Duration> {
-        if error.raw_os_error().is_some_and(|code| OF_ONE_CONNECTION.contains(&code)) {
-            return None;
+/// The next connection. What a failed `accept(2)` means, and how long to wait before another one, is `moq-tokio`'s: the fault of
+/// one connection costs the others nothing, and a process without free descriptors does not spin on its listener.
+pub(crate) async fn accepted<T, F>(health: &Health, mut accept: impl FnMut() -> F) -> T
+where
+    F: Future<Output = io::Result<T>>,
+{
+    loop {
+        match accept().await {
+            Ok(connection) => {
+                health.accepted();
+                return connection;
+            }
+            Err(error) => {
+                if let Some(pause) = health.failed(&error) {
+                    tokio::time::sleep(pause).await;
+                }
+            }
         }
-        let pause = self.0.map_or(FIRST, |last| (last * 2).min(LONGEST));
-        self.0 = Some(pause);
-        Some(pause)
     }
 }
 
-const OF_ONE_CONNECTION: [i32; 13] = [
-    libc::ECONNABORTED,
-    libc::ECONNRESET,
-    libc::EHOSTDOWN,
-    libc::EHOSTUNREACH,
-    libc::EINTR,
-    libc::ENETDOWN,
-    libc::ENETUNREACH,
-    libc::ENONET,
-    libc::ENOPROTOOPT,
-    libc::ENOTCONN,
-    libc::EOPNOTSUPP,
-    libc::EPERM,
-    libc::EPROTO,
-];
-
 #[cfg(test)]
 mod tests {
-    use super::{Pace, libc};
+    use super::accepted;
+    use moq_tokio::accept::{Failure, Health};
+    use nix::libc;
+    use std::future::ready;
     use std::io::Error;
     use std::time::Duration;
+    use tokio::time::Instant;
 
-    /// Without a pause, a process without free descriptors would spin on its listener.
-    #[test]
-    fn exhaustion_is_paced_with_a_cap() {
-        let mut pace = Pace::default();
-        let exhausted = Error::from_raw_os_error(libc::EMFILE);
-        let pauses: Vec<_> = (0..8).filter_map(|_| pace.failed(&exhausted)).map(|pause| pause.as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    /// Accepts with these failures before, and says how long that took.
+    async fn after(failures: &[i32], health: &Health) -> Duration {
+        let begun = Instant::now();
+        let mut failures = failures.iter();
+        accepted(health, || ready(failures.next().map_or(Ok(()), |code| Err(Error::from_raw_os_error(*code))))).await;
+        begun.elapsed()
+    }
+
+    /// Without a pause, a process without free descriptors would spin on its listener; with one that goes on growing, it would
+    /// stay deaf long after it has some again.
+    #[tokio::test(start_paused = true)]
+    async fn exhaustion_is_paced_with_a_cap() {
+        let health = Health::new("tcp");
+        let took = after(&[libc::EMFILE; 12], &health).await;
+        // From 100 ms doubled to at most 5 s; each between a half of it and all of it.
+        assert!((Duration::from_secs(15)..=Duration::from_secs(37)).contains(&took), "{took:?}");
+        assert_eq!((health.failures(Failure::Exhausted), health.stalled()), (12, None));
+        assert!(after(&[libc::ENFILE], &health).await <= Duration::from_millis(101), "it begins anew");
     }
 
     /// A client that went away before it was accepted must not delay the next.
-    #[test]
-    fn the_fault_of_one_connection_is_not_paced() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.failed(&Error::from_raw_os_error(libc::ECONNABORTED)), None);
-        assert_eq!(pace.failed(&Error::from_raw_os_error(libc::ENFILE)), Some(Duration::from_millis(100)));
+    #[tokio::test(start_paused = true)]
+    async fn the_fault_of_one_connection_is_not_paced() {
+        let health = Health::new("tcp");
+        assert_eq!(after(&[libc::ECONNABORTED, libc::EPROTO], &health).await, Duration::ZERO);
+        assert_eq!((health.failures(Failure::Connection), health.failures(Failure::Exhausted)), (2, 0));
     }
 }

@@ -6,16 +6,17 @@
 mod accept;
 mod wire;
 
+pub(crate) use accept::accepted;
 pub(crate) use wire::Wires;
 
 use crate::config::UnixAllow;
 use crate::node::{Node, Tally};
 use crate::session::{Stream, serve_stream};
-use accept::Pace;
+use moq_tokio::accept::Health;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -43,11 +44,9 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                let socket = socket2::SockRef::from(&stream);
-                socket.set_tcp_nodelay(true)?;
-                socket.set_tcp_keepalive(
-                    &socket2::TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL),
-                )?;
+                if let Err(error) = tune(&stream) {
+                    tracing::debug!(%error, "a TCP session goes without what could not be set");
+                }
                 Ok(Stream::Tcp(stream))
             }
             Self::Unix(listener, allow) => {
@@ -63,10 +62,16 @@ impl Listener {
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive)
+}
+
 /// Accepts and serves while the relay's role says so; for ever.
-pub(crate) async fn serve(listener: Listener, max_streams: u64, node: Arc<Node>, tally: Arc<Tally>) {
+pub(crate) async fn serve(listener: Listener, health: Health, max_streams: u64, node: Arc<Node>, tally: Arc<Tally>) {
     let mut role = node.role.subscribe();
-    let mut pace = Pace::default();
     loop {
         if !role.borrow_and_update().accepts_streams() {
             if role.changed().await.is_err() {
@@ -80,20 +85,9 @@ pub(crate) async fn serve(listener: Listener, max_streams: u64, node: Arc<Node>,
                 Ok(()) => continue,
                 Err(_) => return,
             },
-            accepted = listener.accept() => accepted,
+            accepted = accepted(&health, || listener.accept()) => accepted,
         };
-        match accepted {
-            Ok(stream) => {
-                pace = Pace::default();
-                let Some(setup) = node.registry.setup() else { return };
-                tokio::spawn(serve_stream(stream, max_streams, setup, node.clone(), tally.clone()));
-            }
-            Err(error) => {
-                if let Some(pause) = pace.failed(&error) {
-                    tracing::warn!(%error, ?pause, "failed to accept a stream connection");
-                    tokio::time::sleep(pause).await;
-                }
-            }
-        }
+        let Some(setup) = node.registry.setup() else { return };
+        tokio::spawn(serve_stream(accepted, max_streams, setup, node.clone(), tally.clone()));
     }
 }

@@ -1,7 +1,8 @@
 //! Counters for the supervisor: once a second, and soon after a change.
 
 use crate::drain::Registry;
-use crate::stats::Stats as Counting;
+use crate::stats::{Accepts, Stats as Counting};
+use moq_tokio::accept::Health;
 use protocol::child::Sender;
 use protocol::message::Stats;
 use protocol::quinn::MemberCounters;
@@ -20,6 +21,8 @@ pub(crate) struct Gauges {
     pub(crate) stats: Arc<Counting>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) members: Vec<Arc<MemberCounters>>,
+    /// Of the stream listeners.
+    pub(crate) listeners: Vec<Health>,
 }
 
 impl Gauges {
@@ -29,6 +32,7 @@ impl Gauges {
         let mut traffic = self.stats.traffic();
         let datagrams: u64 = self.members.iter().map(|member| member.received()).sum();
         traffic.insert("udp_datagrams_received".to_owned(), datagrams.into());
+        Accepts::of(&self.listeners).write(&mut traffic);
         Stats {
             sessions: counts.sessions,
             setup: counts.setup,
