@@ -167,6 +167,13 @@ pub(super) fn live(
             Some(first) => first.remove(),
             None => Event::Wake,
         };
+        // A session that the policy has closed says no more; but what the policy is to do at that very moment remains.
+        let is_over = match &event {
+            Event::Goaway(id, _) => !open.contains(id) && !dialing.contains_key(id),
+            Event::Closed(id, _) => !open.contains(id),
+            Event::Established(_) | Event::Failed(..) | Event::Wake => false,
+        };
+        let event = if is_over { Event::Wake } else { event };
         match &event {
             Event::Established(id) => {
                 open.push(*id);
@@ -190,16 +197,11 @@ pub(super) fn live(
             Event::Failed(id, _) => {
                 dialing.remove(id);
             }
-            Event::Goaway(id, _) if dialing.remove(id).is_some() => {}
-            // One that the policy has closed says no more.
-            Event::Goaway(id, _) if !open.contains(id) => continue,
-            Event::Closed(id, _) => {
-                if !open.contains(id) {
-                    continue;
-                }
-                open.retain(|other| other != id);
+            Event::Goaway(id, _) => {
+                dialing.remove(id);
             }
-            Event::Goaway(..) | Event::Wake => {}
+            Event::Closed(id, _) => open.retain(|other| other != id),
+            Event::Wake => {}
         }
         actions = policy.handle(now, event, luck);
     }
