@@ -180,7 +180,7 @@ impl Control {
         self.last_call.get_or_insert(now + LAST_CALL);
         let switched = self.node.role.borrow().switched();
         // Before the role: the links to peers ask the registry when that has changed.
-        let dialed = self.cluster.tally.get() > 0;
+        let dialed = self.cluster.peers.sessions() > 0;
         let begun = self.node.registry.drain(now, timeout, spread, switched, dialed);
         self.node.order(Order::Drain);
         self.node.stats.drains();
@@ -216,7 +216,7 @@ impl Control {
                 "snapshot of a worker"
             );
         }
-        tracing::info!(sessions = self.cluster.tally.get(), "snapshot of the links to peers");
+        tracing::info!(sessions = self.cluster.peers.sessions(), "snapshot of the links to peers");
         for (listener, tally) in &self.streams {
             tracing::info!(listener, sessions = tally.get(), "snapshot of a listener");
         }

@@ -3,6 +3,7 @@
 use crate::admission::Rules;
 use crate::drain::Registry;
 use crate::role::{Order, Role};
+use crate::session::Directory;
 use crate::stats::Stats;
 use crate::stream::Wires;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) setup_timeout: Option<Duration>,
     /// The byte streams that are open.
     pub(crate) wires: Wires,
+    /// The sessions that are open, if there is anybody to tell.
+    pub(crate) directory: Option<Arc<Directory>>,
 }
 
 impl Node {
@@ -69,6 +72,7 @@ impl Node {
             protocols: Vec::new(),
             setup_timeout: None,
             wires: Wires::default(),
+            directory: None,
         })
     }
 }

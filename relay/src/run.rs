@@ -11,6 +11,7 @@ use crate::log::Logging;
 use crate::node::{Node, Tally};
 use crate::overlap::Links;
 use crate::role::Role;
+use crate::session::Directory;
 use crate::sockets::{ALONE, INTERNAL, Sockets, TCP, UNIX};
 use crate::stats::{self, Stats};
 use crate::stream::{self, Listener, Wires};
@@ -170,7 +171,8 @@ async fn assemble(
     let operators = internal_listener.is_some();
     if let Some((address, health, listener)) = internal_listener {
         let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());
-        let source = internal::Source { node: node.clone(), gauges: gauges.clone(), supervisor };
+        let source =
+            internal::Source { node: node.clone(), gauges: gauges.clone(), peers: cluster.peers.clone(), supervisor };
         tracing::info!(%address, "serving operators");
         tokio::spawn(internal::serve(listener, health, source));
     }
@@ -243,6 +245,11 @@ fn node(
         server: moq_net::Server::new().with_versions(versions),
         setup_timeout: config.listen.timeout,
         wires: Wires::default(),
+        directory: config.internal.is_some().then(|| {
+            // As in moq-relay 0.17, which falls back on the node's URL; that may have a credential in it.
+            let name = config.stats.node.as_ref().map(|name| name.as_str().to_owned());
+            Directory::new(name.unwrap_or_default())
+        }),
     }))
 }
 

@@ -1,8 +1,11 @@
 //! What operators get from a relay's internal listener, beside its traffic counters.
 
 use anyhow::{Context as _, ensure};
+use serde_json::Value;
 use std::net::SocketAddr;
+use tests::client::media;
 use tests::client::scrape;
+use tests::client::webtransport::{Media, Session};
 use tests::starved::Starved;
 use tests::supervisor::{Setup, Supervisor};
 use tests::wait::{self, PATIENCE};
@@ -10,12 +13,12 @@ use tests::{program, relay};
 use tokio::net::TcpStream;
 
 /// A supervised node with every kind of listener.
-async fn supervised(flags: &[&str]) -> anyhow::Result<Supervisor> {
-    let setup = Setup::new(program::relay()?)?.flags(["--probation", "0s"]).flags(flags);
+async fn supervised(args: &[String]) -> anyhow::Result<Supervisor> {
+    let setup = Setup::new(program::relay()?)?.flags(["--probation", "0s"]);
     let unix = setup.folder().join("relay.sock").display().to_string();
     let listeners =
         ["--listen-tcp-bind", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0", "--listen-unix-bind", &unix];
-    setup.child(relay::OPEN).child(listeners).serve().await
+    setup.child(relay::OPEN).child(listeners).child(args).serve().await
 }
 
 async fn listener(supervisor: &Supervisor, name: &str) -> anyhow::Result<SocketAddr> {
@@ -67,5 +70,73 @@ async fn failed_accepts_are_counted_for_the_node_and_a_stall_is_shown() -> anyho
     supervisor.upgrade().await?;
     supervisor.wait_for("the new one alone", |status| status.generations.len() == 1).await?;
     ensure!(value(failures("tcp", "exhausted")).await? == failed, "it was {failed}");
+    Ok(())
+}
+
+/// The sessions that the page lists.
+async fn sessions(internal: SocketAddr, query: &str) -> anyhow::Result<Vec<Value>> {
+    let page: Value = serde_json::from_str(&scrape::get(internal, &format!("/sessions{query}")).await?)?;
+    Ok(page["sessions"].as_array().context("a list of sessions")?.clone())
+}
+
+/// Guards those who look for whom a node serves, and what they must not find there: the credentials of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_sessions_are_listed_by_filter_and_without_their_credentials() -> anyhow::Result<()> {
+    const TOKEN: &str = "s3cr3t-0f-th3-cl9st3r";
+    let token = tempfile::NamedTempFile::new()?;
+    std::fs::write(token.path(), TOKEN)?;
+    let args = ["--cluster-token".to_owned(), token.path().display().to_string()];
+    let supervisor = supervised(&args).await?;
+    let (quic, internal) = (supervisor.address().await?, listener(&supervisor, "internal").await?);
+    ensure!(sessions(internal, "").await?.is_empty());
+
+    let origin = media::origin();
+    let target = format!("/room/a?jwt={TOKEN}");
+    let peer = Session::connect_to(quic, &target, &Media::both(&origin)).await?;
+    let viewer = Session::connect_to(quic, "/room/b", &Media::subscribe(&origin)).await?;
+    let all = wait::eventually(PATIENCE, "both are listed", async || {
+        Ok(Some(sessions(internal, "").await?).filter(|all| all.len() == 2))
+    });
+    let all = all.await?;
+    for session in &all {
+        ensure!(session["transport"] == "quic" && session["server_name"] == "localhost", "{session}");
+        ensure!(
+            session["local"].as_str().is_some_and(|local| local.ends_with(&format!(":{}", quic.port()))),
+            "{session}"
+        );
+        ensure!(session["id"].as_str().is_some_and(|id| id.len() == 32) && session["started"].is_u64(), "{session}");
+    }
+    for (query, paths) in [
+        ("?path=room/a", vec!["/room/a"]),
+        ("?path=room/**&remote=10.0.0.0/8", vec![]),
+        ("?remote=::1&role=subscriber", vec!["/room/b"]),
+        ("?transport=tcp", vec![]),
+    ] {
+        let found = sessions(internal, query).await?;
+        let found: Vec<_> = found.iter().filter_map(|session| session["path"].as_str()).collect();
+        ensure!(found == paths, "{query}: {found:?} of {all:?}");
+    }
+
+    let (status, refused) = scrape::request(internal, "GET", &format!("/sessions?jwt={TOKEN}")).await?;
+    ensure!(status == 400 && refused.starts_with("unknown filter"), "{status} {refused}");
+    let (status, answer) = scrape::request(internal, "POST", "/sessions/revalidate").await?;
+    ensure!(status == 501 && answer.starts_with("nothing to revalidate"), "{status} {answer}");
+    for page in ["/sessions", "/nodes", "/metrics", "/health"] {
+        ensure!(!scrape::get(internal, page).await?.contains(TOKEN), "{page}");
+    }
+    ensure!(!refused.contains(TOKEN), "{refused}");
+
+    drop(viewer);
+    wait::eventually(PATIENCE, "the viewer is gone", async || {
+        Ok((sessions(internal, "").await?.len() == 1).then_some(()))
+    })
+    .await?;
+    // The page is of the generation that answers: the peer is in the other one.
+    supervisor.upgrade().await?;
+    wait::eventually(PATIENCE, "the new generation answers", async || {
+        Ok(sessions(internal, "").await?.is_empty().then_some(()))
+    })
+    .await?;
+    ensure!(peer.is_open());
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use super::dialer::{DialError, Dialed, Dialer, ending};
 use super::peer::{Peer, Shown, Token};
+use super::peers::{Held, Peers};
 use crate::drain::{Registry, sleep_until};
-use crate::node::{Tally, TallyGuard};
 use crate::reconnect::{self, Action, Direction, Event, Id, Luck, Manner, Reconnect, Redirect, Report};
 use crate::role::Role;
 use moq_net::goaway::Goaway;
@@ -29,8 +29,8 @@ pub(super) struct Link {
     pub(super) settings: Settings,
     pub(super) peer: Peer,
     pub(super) token: Option<Token>,
-    /// Counts the open sessions of all links.
-    pub(super) tally: Arc<Tally>,
+    /// The open sessions of all links.
+    pub(super) peers: Arc<Peers>,
     /// Becomes true when the first dial has come to something.
     pub(super) settled: watch::Sender<bool>,
 }
@@ -157,7 +157,7 @@ enum News {
 struct Run {
     link: Arc<Link>,
     policy: Reconnect<Url>,
-    open: BTreeMap<Id, (moq_net::Session, TallyGuard)>,
+    open: BTreeMap<Id, (moq_net::Session, Held)>,
     /// Sessions of the run before. They were told that we leave, and serve until there are others.
     before: Vec<moq_net::Session>,
     /// Dials and what watches the sessions; not what drives them, which outlives a run.
@@ -241,9 +241,10 @@ impl Run {
     }
 
     fn opened(&mut self, id: Id, place: Url, (session, driver): Dialed) -> Event<Url> {
-        tracing::info!(peer = %Shown(&place), version = %session.version(), "peer connected");
+        let held = self.link.peers.hold(&place);
+        tracing::info!(peer = %Shown(&place), connection = held.id(), version = %session.version(), "peer connected");
         tokio::spawn(moq_net::time::run(driver));
-        self.open.insert(id, (session.clone(), self.link.tally.one()));
+        self.open.insert(id, (session.clone(), held));
         for session in self.before.drain(..) {
             self.tasks.spawn(async move { drop(session.close().await) });
         }

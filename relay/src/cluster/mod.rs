@@ -4,9 +4,12 @@ mod dialer;
 pub mod hop;
 mod link;
 pub mod peer;
+mod peers;
+
+pub(crate) use peers::Peers;
 
 use crate::config::Config;
-use crate::node::{Node, Tally};
+use crate::node::Node;
 use crate::tls::Trust;
 use anyhow::Context;
 use dialer::Dialer;
@@ -30,7 +33,7 @@ pub(crate) struct Cluster {
     dialer: Option<Arc<Dialer>>,
     stop: watch::Sender<bool>,
     /// Open sessions of all links.
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) peers: Arc<Peers>,
     /// Of each link: true when its first dial has come to something.
     settled: Vec<watch::Receiver<bool>>,
 }
@@ -42,7 +45,7 @@ impl Cluster {
             links: JoinSet::new(),
             dialer: None,
             stop: watch::Sender::new(false),
-            tally: Arc::default(),
+            peers: Arc::default(),
             settled: Vec::new(),
         }
     }
@@ -68,7 +71,7 @@ impl Cluster {
                 settings,
                 peer: peer.clone(),
                 token: token.cloned(),
-                tally: cluster.tally.clone(),
+                peers: cluster.peers.clone(),
                 settled,
             };
             let orders =

@@ -1,20 +1,26 @@
-//! The operators' listener: plain HTTP, `/metrics` and `/health`, for a trusted network only.
+//! The operators' listener: plain HTTP for a trusted network only. `/metrics` and `/health` speak for the node, `/nodes` and
+//! `/sessions` for this process.
 //!
 //! Its socket is shared by all generations, as that of every stream listener: the active one answers, for the node.
 
+mod filter;
 mod metrics;
 
+use crate::cluster::Peers;
 use crate::node::Node;
+use crate::session::Entry;
 use crate::stream::accepted;
 use crate::supervise::Gauges;
 use axum::extract::State;
-use axum::http::HeaderValue;
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use filter::Filter;
 use moq_tokio::accept::Health;
 use protocol::child::Sender;
+use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +38,8 @@ pub(crate) struct Source {
     pub(crate) node: Arc<Node>,
     /// What this process counts.
     pub(crate) gauges: Gauges,
+    /// The peers that it has dialed.
+    pub(crate) peers: Arc<Peers>,
     /// The supervisor, if there is one.
     pub(crate) supervisor: Option<Sender>,
 }
@@ -45,6 +53,9 @@ pub(crate) async fn serve(listener: std::net::TcpListener, health: Health, sourc
     let router = axum::Router::new()
         .route("/health", get(async || "ok\n"))
         .route("/metrics", get(metrics))
+        .route("/nodes", get(nodes))
+        .route("/sessions", get(sessions))
+        .route("/sessions/revalidate", post(async || (StatusCode::NOT_IMPLEMENTED, NOTHING_TO_REVALIDATE)))
         .layer(map_response(last))
         .with_state(source.clone());
     let mut role = source.node.role.subscribe();
@@ -91,7 +102,7 @@ async fn last(mut answer: Response) -> Response {
     answer
 }
 
-async fn metrics(State(Source { node, gauges, supervisor }): State<Source>) -> impl IntoResponse {
+async fn metrics(State(Source { node, gauges, supervisor, peers: _ }): State<Source>) -> impl IntoResponse {
     let own = gauges.read();
     // The supervisor has it before anybody sees it: if this process is killed now, its successor begins from here, and no
     // total goes down.
@@ -99,4 +110,35 @@ async fn metrics(State(Source { node, gauges, supervisor }): State<Source>) -> i
         supervisor.stats(own.clone());
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::text(&node.stats.node(&own), &gauges.listeners))
+}
+
+/// The answer where moq-relay 0.17 has its auth server asked again about sessions.
+const NOTHING_TO_REVALIDATE: &str =
+    "nothing to revalidate: sessions are admitted by the settings of their generation; change those and upgrade\n";
+
+async fn nodes(State(Source { peers, .. }): State<Source>) -> Response {
+    json(&peers.nodes())
+}
+
+/// The open sessions that match a filter.
+#[derive(Serialize)]
+struct Sessions {
+    sessions: Vec<Entry>,
+}
+
+async fn sessions(uri: Uri, State(Source { node, .. }): State<Source>) -> Response {
+    match Filter::parse(uri.query().unwrap_or_default()) {
+        Ok(filter) => {
+            let listed = node.directory.as_ref().map(|directory| directory.list(|session| filter.matches(session)));
+            json(&Sessions { sessions: listed.unwrap_or_default() })
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    }
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
 }

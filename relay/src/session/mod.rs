@@ -1,9 +1,11 @@
 //! One connection, from its first packet to its end: transport setup, admission, MoQ setup, service, drain.
 
+mod directory;
 mod live;
 mod quic;
 mod stream;
 
+pub(crate) use directory::{Caller, Certificate, Direction, Directory, Entry, Transport};
 pub(crate) use quic::serve as serve_quic;
 pub(crate) use stream::{Stream, serve as serve_stream};
 
@@ -11,6 +13,7 @@ use crate::admission::{Grant, Refusal, Standing};
 use crate::drain::{Purpose, Setup};
 use crate::linger;
 use crate::node::Node;
+use directory::Listed;
 use moq_net::transport::poll::Boxable;
 use moq_net::web_transport_trait::{MaybeSync, poll};
 use std::pin::Pin;
@@ -46,6 +49,8 @@ struct Established<S: moq_net::transport::poll::Session> {
     driver: moq_net::Driver<linger::Session<S>>,
     standing: Standing,
     purpose: Purpose,
+    /// Operators are told of it until it ends, if there is a listener for them.
+    _listed: Option<Listed>,
 }
 
 /// Runs a setup within the listen timeout and the deadline of a drain. Whichever comes first drops it, which closes its
@@ -70,7 +75,7 @@ async fn within<T>(
 }
 
 /// The MoQ setup over an open transport. `granted` is the admission of a transport that says its path itself
-/// (WebTransport); otherwise the path comes in the MoQ SETUP. `certified`: as in [`Rules::admit`].
+/// (WebTransport), whose caller has its path; otherwise the path comes in the MoQ SETUP. `certified`: as in [`Rules::admit`].
 ///
 /// [`Rules::admit`]: crate::admission::Rules::admit
 async fn handshake<S>(
@@ -78,6 +83,7 @@ async fn handshake<S>(
     session: S,
     granted: Option<Grant>,
     certified: bool,
+    caller: Caller,
 ) -> Result<Established<S>, SetupError>
 where
     S: Boxable,
@@ -93,6 +99,8 @@ where
         // Or something of a later version.
         None | Some(_) => Purpose::Both,
     };
+    let target = if granted.is_some() { caller.path.clone() } else { handshake.path().to_owned() };
+    let caller = caller.asking(&target, handshake.role());
     let admitted = match granted {
         _ if handshake.token().is_some() => Err(Refusal::Credential),
         Some(grant) => Ok(grant),
@@ -118,5 +126,6 @@ where
     let handshake = handshake.with_stats(node.stats.session(grant.root()));
     let (session, driver) = handshake.ok().await?;
     tracing::debug!(version = %session.version(), root = grant.root(), standing = ?grant.standing(), "session accepted");
-    Ok(Established { session, driver, standing: grant.standing(), purpose })
+    let listed = node.directory.as_ref().map(|directory| directory.enter(caller));
+    Ok(Established { session, driver, standing: grant.standing(), purpose, _listed: listed })
 }

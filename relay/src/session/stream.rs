@@ -1,10 +1,11 @@
 //! Sessions over a byte stream (TCP, unix socket), multiplexed by qmux.
 
 use super::live::{self, Whereto};
-use super::{Established, SetupError, handshake, within};
+use super::{Caller, Established, SetupError, Transport, handshake, within};
 use crate::config::UnixAllow;
 use crate::drain::Setup;
 use crate::node::{Node, Tally};
+use moq_net::web_transport_trait::Session as _;
 use moq_tokio::transport::Session;
 use qmux::transport::Stream as Framed;
 use std::sync::Arc;
@@ -48,8 +49,13 @@ async fn establish(
     config.protocol = qmux::Protocol::Negotiate(node.protocols.iter().map(|&protocol| protocol.to_owned()).collect());
     // Ours covers the whole setup.
     config.handshake_timeout = Duration::ZERO;
-    let session = match stream {
+    let (session, caller) = match stream {
         Stream::Tcp(stream) => {
+            let caller = Caller {
+                remote: stream.peer_addr().ok(),
+                local: stream.local_addr().ok(),
+                ..Caller::over(Transport::Tcp)
+            };
             // Without them the session measures for itself.
             let stats = qmux::TcpStats::new(&stream).ok();
             let framed = Framed::new(node.wires.hold(stream), WIRE, config.max_record_size);
@@ -57,17 +63,19 @@ async fn establish(
                 Some(stats) => framed.with_socket_stats(Arc::new(stats)),
                 None => framed,
             };
-            qmux::Session::accept(framed, config).await?
+            (qmux::Session::accept(framed, config).await?, caller)
         }
         Stream::Unix(stream, allow) => {
             let peer = stream.peer_cred()?;
             if !permits(&allow, peer.uid(), peer.gid(), peer.pid()) {
                 return Err(SetupError::NotAllowed { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() });
             }
-            qmux::Session::accept(Framed::new(node.wires.hold(stream), WIRE, config.max_record_size), config).await?
+            let framed = Framed::new(node.wires.hold(stream), WIRE, config.max_record_size);
+            (qmux::Session::accept(framed, config).await?, Caller::over(Transport::Unix))
         }
     };
-    handshake(node, Session::new(session), None, false).await
+    let caller = Caller { alpn: session.protocol().map(str::to_owned), ..caller };
+    handshake(node, Session::new(session), None, false, caller).await
 }
 
 /// Whether each list that is not empty has the peer on it.

@@ -73,6 +73,7 @@ async fn accept(
     ledger: Option<&Arc<MemberLedger>>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Death> {
+    let port = endpoint.local_addr().map_err(Death::Start)?.port();
     loop {
         let incoming = tokio::select! {
             biased;
@@ -83,7 +84,7 @@ async fn accept(
         match if accepts { node.registry.setup() } else { None } {
             Some(setup) => {
                 let recorded = ledger.map(|ledger| ledger.recorded(incoming.remote_address()));
-                let serving = serve_quic(incoming, setup, node.clone(), tally.clone());
+                let serving = serve_quic(incoming, port, setup, node.clone(), tally.clone());
                 tokio::spawn(async move {
                     let _until_its_end = recorded;
                     serving.await;

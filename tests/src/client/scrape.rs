@@ -18,9 +18,19 @@ pub type Page = BTreeMap<String, u64>;
 /// # Errors
 /// There is no answer, or another status than 200.
 pub async fn get(server: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let (status, body) = request(server, "GET", path).await?;
+    ensure!(status == 200, "{path}: {status} {body}");
+    Ok(body)
+}
+
+/// Makes a request of that method and path, and returns the status and the body of the answer.
+///
+/// # Errors
+/// There is no answer, or it is no HTTP.
+pub async fn request(server: SocketAddr, method: &str, path: &str) -> anyhow::Result<(u16, String)> {
     let exchange = async {
         let mut stream = TcpStream::connect(server).await.context("connecting")?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
@@ -28,8 +38,8 @@ pub async fn get(server: SocketAddr, path: &str) -> anyhow::Result<String> {
     };
     let answer = wait::within(PATIENCE, "an HTTP answer", exchange).await??;
     let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer has a head")?;
-    ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
-    Ok(body.to_owned())
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    Ok((status.with_context(|| format!("a status in {head}"))?, body.to_owned()))
 }
 
 /// Scrapes once.

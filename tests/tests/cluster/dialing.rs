@@ -1,11 +1,15 @@
 //! Who is dialed, with what, and what comes over the link.
 
-use crate::node::{RATE, alone, assert_discreet, dialing, member, telltale, token_file, url};
+use crate::node::{
+    RATE, TOKEN, alone, assert_discreet, dialing, member, operators, telltale, token_file, url, with_operators,
+};
+use anyhow::{Context as _, ensure};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::time::Duration;
 use tests::client::flow::Flow;
 use tests::client::native::Scheme;
-use tests::wait::PATIENCE;
+use tests::client::scrape;
+use tests::wait::{self, PATIENCE};
 
 /// A node that only forwarded in one direction, or over one transport, would split the cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +49,43 @@ async fn the_token_opens_what_the_public_may_not_and_is_never_printed() -> anyho
     Ok(())
 }
 
+/// Guards those who watch a cluster: which links a node has, and no more of their URLs than it takes to tell them apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_are_told_the_dialed_peers_that_are_connected() -> anyhow::Result<()> {
+    let token = token_file()?;
+    let member = member(token.path()).to_vec();
+    let dialed = telltale("**", &[dialing(&[]), member.clone()].concat()).await?;
+    let peers = [url(Scheme::Https, dialed.address)?, format!("{}?jwt={TOKEN}", url(Scheme::Quic, dialed.address)?)];
+    let patient = ["--quic-idle-timeout", "1s", "--quic-keep-alive", "200ms"].map(str::to_owned).to_vec();
+    let dials = telltale("**", &with_operators(&[dialing(&peers), member, patient].concat())).await?;
+    let operators = operators(&dials).await?;
+    let nodes = async |count: usize| {
+        let what = format!("{count} nodes");
+        let nodes = wait::eventually(PATIENCE, &what, async || {
+            let page = scrape::get(operators, "/nodes").await?;
+            ensure!(!page.contains(TOKEN) && !page.contains("jwt"), "{page}");
+            let page: serde_json::Value = serde_json::from_str(&page)?;
+            let nodes = page["nodes"].as_array().context("nodes")?.clone();
+            Ok((nodes.len() == count).then_some(nodes))
+        });
+        nodes.await
+    };
+    let found = nodes(2).await?;
+    let names: Vec<_> = found.iter().filter_map(|node| node["node"].as_str()).collect();
+    assert_eq!(names, [format!("https://{}/", dialed.address), format!("moqt://{}", dialed.address)]);
+    for node in &found {
+        let connections = node["connections"].as_array().context("connections")?;
+        ensure!(connections.len() == 1, "{node}");
+        // The number that the log has.
+        let connection = format!("connection={} ", connections[0]["id"]);
+        dials.process.wait_for_line(&connection, PATIENCE).await?;
+    }
+    assert_discreet(&[&dialed, &dials]);
+    drop(dialed);
+    nodes(0).await?;
+    Ok(())
+}
+
 /// A pinned certificate is the only one that is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_pinned_certificate_is_trusted() -> anyhow::Result<()> {
@@ -78,7 +119,7 @@ async fn a_peer_that_is_lost_is_dialed_until_it_is_back() -> anyhow::Result<()> 
     let args = ["--listen", &address.to_string(), "--listen-tls-generate", "localhost", "--auth-public", "**"];
     let launch = tests::process::Launch::new(tests::program::relay()?).args(args);
     let _second = tests::relay::Relay::of(launch.start()?).await?;
-    tests::wait::until(PATIENCE, "the link is back", || Ok(dials.process.count("peer connected") == 2)).await
+    wait::until(PATIENCE, "the link is back", || Ok(dials.process.count("peer connected") == 2)).await
 }
 
 /// A cluster may know its members by certificates instead of a token.

@@ -7,6 +7,7 @@ use tests::client::native::{self, Scheme};
 use tests::process::Launch;
 use tests::relay::Relay;
 use tests::supervisor::{Setup, Supervisor};
+use tests::wait::PATIENCE;
 use tests::{program, relay};
 
 /// Frames a second of each publisher.
@@ -52,6 +53,17 @@ async fn with_log(log: &str, public: &str, args: &[String]) -> anyhow::Result<Re
         .args(args)
         .env("RUST_LOG", log);
     Relay::of(launch.start()?).await
+}
+
+/// Adds a listener for operators.
+pub(crate) fn with_operators(args: &[String]) -> Vec<String> {
+    [args, &["--internal-listen", "127.0.0.1:0"].map(str::to_owned)].concat()
+}
+
+/// Where operators ask a node that has a listener for them.
+pub(crate) async fn operators(node: &Relay) -> anyhow::Result<SocketAddr> {
+    let line = node.process.wait_for_line("serving operators", PATIENCE).await?;
+    line.split([' ', '=']).find_map(|word| word.parse().ok()).with_context(|| format!("an address in {line}"))
 }
 
 /// A supervised node that anybody may use.

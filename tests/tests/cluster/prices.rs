@@ -1,7 +1,7 @@
 //! Of several ways to a broadcast, the one that is taken: what the links cost.
 
-use crate::node::{RATE, alone, dialing, url};
-use anyhow::{Context as _, ensure};
+use crate::node::{RATE, alone, dialing, operators, url, with_operators};
+use anyhow::ensure;
 use std::net::SocketAddr;
 use tests::client::flow::Flow;
 use tests::client::media;
@@ -28,9 +28,7 @@ impl Triangle {
     async fn with(direct: u64) -> anyhow::Result<Self> {
         let far = alone("**", &node(FAR, &[])).await?;
         let to = |relay: &Relay, cost: u64| anyhow::Ok(format!("{}?cost={cost}", url(Scheme::Quic, relay.address)?));
-        let mut args = node(MIDDLE, &[to(&far, 3)?]);
-        args.extend(["--internal-listen", "127.0.0.1:0"].map(str::to_owned));
-        let middle = alone("**", &args).await?;
+        let middle = alone("**", &with_operators(&node(MIDDLE, &[to(&far, 3)?]))).await?;
         let near = alone("**", &node(NEAR, &[to(&far, direct)?, to(&middle, 3)?])).await?;
         for (dials, links) in [(&middle, 1), (&near, 2)] {
             wait::until(PATIENCE, "all links", || Ok(dials.process.count("peer connected") == links)).await?;
@@ -41,9 +39,7 @@ impl Triangle {
     /// How many frames the middle has passed on: taken from who has dialed it, or given to them. What it gives or takes where it
     /// has dialed is not counted.
     async fn passed_by_the_middle(&self) -> anyhow::Result<u64> {
-        let line = self.middle.process.wait_for_line("serving operators", PATIENCE).await?;
-        let operators = line.split([' ', '=']).find_map(|word| word.parse().ok()).context("an address")?;
-        let page = scrape::metrics(operators).await?;
+        let page = scrape::metrics(operators(&self.middle).await?).await?;
         let counted = page.iter().filter(|(series, _)| series.starts_with("moq_relay_frames_total{"));
         Ok(counted.map(|(_, frames)| frames).sum())
     }

@@ -9,7 +9,7 @@ pub(crate) static INTERNAL_LISTEN: Setting = setting(
     ("internal.listen", "internal-listen", "MOQ_INTERNAL_LISTEN"),
     (Text, "IP:PORT"),
     Words("off"),
-    "Serve /metrics and /health there, over plain HTTP and to anybody: keep it on loopback or a private network. The active \
+    "Serve /metrics, /health, /nodes and /sessions there, over plain HTTP and to anybody: keep it on loopback or a private network. The active \
      generation answers, for the node.",
 );
 pub(crate) static STATS_ENABLED: Setting = setting(
