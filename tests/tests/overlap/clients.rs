@@ -14,6 +14,10 @@ pub(crate) const RATE: u32 = 60;
 /// How many frames a subscriber has to get before something is said about it: several groups.
 const STRETCH: u64 = 100;
 
+/// The longest time without a new frame: as much as a busy machine may take, and less than it takes to notice that a way to a
+/// broadcast is lost (10 s of silence).
+const LONGEST_GAP: Duration = Duration::from_secs(5);
+
 /// A supervised relay with two workers that anybody may use, which lets its old generations live as long as a test does.
 pub(crate) async fn supervised(flags: &[&str]) -> anyhow::Result<Supervisor> {
     let setup = Setup::new(program::relay()?)?.flags(["--drain-timeout", "5m"]).flags(flags);
@@ -67,14 +71,14 @@ impl Watching {
 
     /// Watches from now on until as much has been sent as is worth saying something about, and then that it is all there.
     pub(crate) async fn gets_all(&self, publisher: &Publisher) -> anyhow::Result<()> {
-        self.subscriber.wait_for(publisher.sent() + STRETCH, PATIENCE).await?;
-        self.has_all()
+        self.has_all_to(publisher.sent() + STRETCH).await
     }
 
-    pub(crate) fn has_all(&self) -> anyhow::Result<()> {
-        let report = self.subscriber.report();
-        anyhow::ensure!((report.missing, report.duplicates, report.interruptions) == (0, 0, 0), "{report:?}");
-        anyhow::ensure!(report.longest_gap < Duration::from_secs(1), "{report:?}");
+    /// Waits until frame `number` is there and none before the last is missing.
+    pub(crate) async fn has_all_to(&self, number: u64) -> anyhow::Result<()> {
+        let report = self.subscriber.wait_for_all(number, PATIENCE).await?;
+        anyhow::ensure!((report.duplicates, report.interruptions) == (0, 0), "{report:?}");
+        anyhow::ensure!(report.longest_gap < LONGEST_GAP, "{report:?}");
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ async fn a_publisher_that_stays_is_seen_on_the_new_generation() -> anyhow::Resul
     supervisor.upgrade().await?;
     let new = Watching::start(server, "old").await?;
     new.gets_all(&old.publisher).await?;
-    with_it.has_all()?;
+    with_it.has_all_to(old.publisher.sent()).await?;
     let status = supervisor.wait_for("three sessions", |status| status.sessions(1) + status.sessions(2) == 3).await?;
     assert_eq!((status.sessions(1), status.sessions(2)), (2, 1), "the link is nobody's session");
     Ok(())
