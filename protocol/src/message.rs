@@ -391,6 +391,9 @@ pub enum ToChild {
     Counters {
         /// It publishes the node's statistics from now on, until a `drain`.
         speaks: bool,
+        /// No other generation answers for the node any more, and `generations` and `gone` have at least what any has shown.
+        #[serde(default, skip_serializing_if = "is_false")]
+        settled: bool,
         /// The other live generations.
         generations: Vec<GenerationStats>,
         /// The generations that have gone, added up: their `sessions` and `setup` are 0.

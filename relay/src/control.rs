@@ -143,21 +143,25 @@ impl Control {
 
     fn command(&mut self, command: Command) {
         match command {
-            Command::Activate { seq } => self.order(Order::Activate, seq),
+            Command::Activate { seq } => {
+                self.link.thaw();
+                self.order(Order::Activate, seq);
+            }
             Command::Standby { seq } => {
                 self.node.order(Order::Standby);
-                // The successor answers for the node from now on, with what this one has shown.
-                self.link.last_stats();
+                self.step_back();
                 self.order(Order::Standby, seq);
             }
             Command::Canary { seq, permille } => self.order(Order::Canary { permille }, seq),
             Command::Drain { seq, timeout, spread } => {
                 self.drain(timeout, spread.or(self.drain_spread));
+                self.step_back();
                 self.link.ack(seq);
             }
             Command::Undrain { seq } => {
                 self.last_call = None;
                 self.node.registry.undrain();
+                self.link.thaw();
                 self.order(Order::Undrain, seq);
             }
             Command::Alone => tracing::debug!("this is the only generation left"),
@@ -165,8 +169,17 @@ impl Control {
             Command::Gro { on } => tracing::debug!(on, "the supervisor has set UDP_GRO"),
             Command::Heir(dead) => supervise::inherit(&self.endpoints, dead),
             Command::Link { generation, stream } => self.links.add(generation, stream),
-            Command::Counters { speaks, generations, gone } => self.node.stats.told(speaks, generations, gone),
+            Command::Counters { speaks, settled, generations, gone } => {
+                self.node.stats.told(speaks, settled, generations, gone);
+            }
         }
+    }
+
+    /// Another generation answers for the node from now on, with what this one has shown: that is said before this is
+    /// acknowledged.
+    fn step_back(&self) {
+        self.node.stats.unsettled();
+        self.link.freeze();
     }
 
     fn order(&self, order: Order, seq: u64) {

@@ -167,7 +167,13 @@ async fn assemble(
     }
 
     let members = workers.each().iter().map(|worker| worker.counters.clone()).collect();
-    let gauges = Gauges { stats: node.stats.clone(), registry: node.registry.clone(), members, listeners: healths };
+    let gauges = Gauges {
+        stats: node.stats.clone(),
+        registry: node.registry.clone(),
+        members,
+        listeners: healths,
+        frozen: Arc::default(),
+    };
     let operators = internal_listener.is_some();
     if let Some((address, health, listener)) = internal_listener {
         let supervisor = supervisor.as_ref().map(|(sender, _)| sender.clone());

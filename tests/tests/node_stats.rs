@@ -112,6 +112,24 @@ async fn no_total_goes_down_when_the_active_generation_is_killed() -> anyhow::Re
     Ok(())
 }
 
+/// Guards health probes against a generation that hangs when it is to be replaced: it can't say that it has stopped answering.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_predecessor_that_hangs_keeps_operators_waiting_for_a_bounded_time() -> anyhow::Result<()> {
+    let supervisor = supervised(&["--probation", "5m", "--drain-timeout", "5m"]).await?;
+    let operators = operators(&supervisor).await?;
+    let before = scrape::metrics(operators).await?;
+    let first = supervisor.status().await?.active().and_then(|active| active.pid).context("it has a process")?;
+    process::signal_process(first, nix::sys::signal::Signal::SIGSTOP)?;
+    supervisor.process.signal(nix::sys::signal::Signal::SIGUSR2)?;
+    supervisor.wait_for("the switch", |status| status.state(2) == "active").await?;
+    assert_eq!(scrape::get(operators, "/health").await?, "ok\n");
+    let after = scrape::metrics(operators).await?;
+    for (series, before) in before.iter().filter(|(series, _)| series.contains("_total")) {
+        ensure!(after.get(series).is_some_and(|after| after >= before), "{series} was {before}: {after:?}");
+    }
+    process::signal_process(first, nix::sys::signal::Signal::SIGCONT)
+}
+
 /// Guards dashboards that watch the broadcast: one node of one name, whose rows are complete while two generations overlap, and
 /// do not go down when the old one goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

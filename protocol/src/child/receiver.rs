@@ -68,6 +68,9 @@ pub enum Command {
     Counters {
         /// It publishes the node's statistics from now on, until [`Command::Drain`].
         speaks: bool,
+        /// No other generation answers for the node any more, and what any has shown is in these counters. Until then who is
+        /// active should not answer yet, but not wait for long either.
+        settled: bool,
         /// The other live generations.
         generations: Vec<GenerationStats>,
         /// The generations that have gone, added up.
@@ -148,7 +151,9 @@ fn command(message: ToChild, fds: Vec<OwnedFd>) -> Result<Option<Command>, Unusa
             let stream = stream(fds).ok_or(Unusable("link"))?;
             Command::Link { generation, stream }
         }
-        ToChild::Counters { speaks, generations, gone } => Command::Counters { speaks, generations, gone },
+        ToChild::Counters { speaks, settled, generations, gone } => {
+            Command::Counters { speaks, settled, generations, gone }
+        }
     }))
 }
 

@@ -111,7 +111,7 @@ async fn orders_of_the_supervisor_change_the_role() {
         (Command::Alone, "canary"),
         (Command::Reload, "canary"),
         (Command::Gro { on: true }, "canary"),
-        (Command::Counters { speaks: true, generations: Vec::new(), gone: Stats::default() }, "canary"),
+        (Command::Counters { speaks: true, settled: true, generations: Vec::new(), gone: Stats::default() }, "canary"),
         (drain, "draining"),
         (Command::Activate { seq: 5 }, "draining"),
         (Command::Undrain { seq: 6 }, "active"),

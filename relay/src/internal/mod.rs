@@ -27,9 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long after the role the first answer is given: by then the predecessor has stopped to answer, and what it showed last
-/// has come here by way of the supervisor. Who asks meanwhile waits in the listener's queue.
-const SETTLE: Duration = Duration::from_millis(250);
+/// How long after the role the first answer is given at the latest. Normally that is when the supervisor says that the
+/// predecessor has stopped answering, with what it showed last; one that hangs must not silence the node. Who asks meanwhile
+/// waits in the listener's queue.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// What the answers come from.
 #[derive(Clone)]
@@ -62,7 +63,9 @@ pub(crate) async fn serve(listener: std::net::TcpListener, health: Health, sourc
     // The role comes a message earlier.
     source.node.stats.known().await;
     while role.wait_for(|role| role.accepts_streams()).await.is_ok() {
-        tokio::time::sleep(SETTLE).await;
+        if tokio::time::timeout(SETTLE, source.node.stats.settled()).await.is_err() {
+            tracing::warn!("answering operators, although another generation has not said that it does so no more");
+        }
         if !role.borrow().accepts_streams() {
             continue;
         }
@@ -103,12 +106,7 @@ async fn last(mut answer: Response) -> Response {
 }
 
 async fn metrics(State(Source { node, gauges, supervisor, peers: _ }): State<Source>) -> impl IntoResponse {
-    let own = gauges.read();
-    // The supervisor has it before anybody sees it: if this process is killed now, its successor begins from here, and no
-    // total goes down.
-    if let Some(supervisor) = supervisor {
-        supervisor.stats(own.clone());
-    }
+    let own = gauges.show(supervisor.as_ref());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::text(&node.stats.node(&own), &gauges.listeners))
 }
 

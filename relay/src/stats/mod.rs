@@ -40,6 +40,8 @@ pub(crate) struct Others {
     pub(crate) known: bool,
     /// This process publishes the node's statistics.
     pub(crate) speaks: bool,
+    /// No other one answers operators any more, and what any has shown them is here.
+    pub(crate) settled: bool,
     /// The counters of those that live.
     pub(crate) live: Vec<GenerationStats>,
     /// Of those that have gone.
@@ -69,7 +71,8 @@ impl Stats {
         } else {
             Registry::disabled()
         };
-        Self { registry, others: watch::Sender::new(Others { known: alone, speaks: alone, ..Others::default() }) }
+        let others = Others { known: alone, speaks: alone, settled: alone, ..Others::default() };
+        Self { registry, others: watch::Sender::new(others) }
     }
 
     /// The context of one session below that path.
@@ -78,9 +81,9 @@ impl Stats {
     }
 
     /// The supervisor says what the others counted. Once this process speaks for the node it does until it drains.
-    pub(crate) fn told(&self, speaks: bool, live: Vec<GenerationStats>, gone: Counters) {
+    pub(crate) fn told(&self, speaks: bool, settled: bool, live: Vec<GenerationStats>, gone: Counters) {
         self.others.send_modify(|others| {
-            *others = Others { known: true, speaks: speaks || others.speaks, live, gone };
+            *others = Others { known: true, speaks: speaks || others.speaks, settled, live, gone };
         });
     }
 
@@ -88,6 +91,17 @@ impl Stats {
     pub(crate) async fn known(&self) {
         // The sender is `self`.
         drop(self.others.subscribe().wait_for(|others| others.known).await);
+    }
+
+    /// Waits until no other generation answers operators any more, and what any has shown them is known here.
+    pub(crate) async fn settled(&self) {
+        // The sender is `self`.
+        drop(self.others.subscribe().wait_for(|others| others.settled).await);
+    }
+
+    /// Another generation answers operators from now on.
+    pub(crate) fn unsettled(&self) {
+        self.others.send_if_modified(|others| std::mem::replace(&mut others.settled, false));
     }
 
     /// It drains: another one speaks from now on.
@@ -147,6 +161,7 @@ pub(crate) fn token(key: &[u8; 16]) -> String {
 mod tests {
     use super::{NodeCounters, Stats, Totals};
     use crate::config;
+    use futures_util::FutureExt as _;
     use protocol::message::{Generation, GenerationStats, Stats as Counters};
     use serde_json::json;
 
@@ -175,11 +190,12 @@ mod tests {
         let own = counted(10, 2, 100);
         stats.told(
             true,
+            true,
             vec![GenerationStats { generation: Generation(1), stats: counted(5, 1, 70) }],
             Counters::default(),
         );
         let before = stats.node(&own);
-        stats.told(true, Vec::new(), counted(5, 1, 70));
+        stats.told(true, true, Vec::new(), counted(5, 1, 70));
         let after = stats.node(&own);
         assert_eq!((before.draining, after.draining), (4, 2));
         let tier = |totals: &Totals| totals.0.get("").cloned().unwrap_or_default();
@@ -191,15 +207,32 @@ mod tests {
         assert_eq!((before.sessions.active(), after.sessions.active()), (12, 8), "its open ones are gone");
     }
 
+    /// A page that is answered before the predecessor has said all that it showed would have totals that go down.
+    #[tokio::test]
+    async fn it_is_settled_by_what_is_said_after_the_role_was_lost_alone() {
+        let stats = Stats::new(&settings(), true, false);
+        let settled = || stats.settled().now_or_never().is_some();
+        assert!(!settled(), "nothing is known");
+        stats.told(false, false, Vec::new(), Counters::default());
+        assert!(!settled(), "the predecessor still answers");
+        stats.told(false, true, Vec::new(), Counters::default());
+        assert!(settled());
+        stats.unsettled();
+        assert!(!settled(), "the role was lost since");
+        stats.told(true, true, Vec::new(), Counters::default());
+        assert!(settled());
+        assert!(Stats::new(&settings(), true, true).settled().now_or_never().is_some(), "alone there is nobody else");
+    }
+
     /// Two that publish at once would be two nodes of one name.
     #[test]
     fn one_that_drains_speaks_no_more() {
         let stats = Stats::new(&settings(), false, false);
         assert!(!stats.others.borrow().speaks, "not before it is told");
-        stats.told(false, Vec::new(), Counters::default());
+        stats.told(false, true, Vec::new(), Counters::default());
         assert!(!stats.others.borrow().speaks, "being asked is not speaking");
-        stats.told(true, Vec::new(), Counters::default());
-        stats.told(false, Vec::new(), Counters::default());
+        stats.told(true, true, Vec::new(), Counters::default());
+        stats.told(false, true, Vec::new(), Counters::default());
         assert!(stats.others.borrow().speaks);
         stats.drains();
         assert!(!stats.others.borrow().speaks);

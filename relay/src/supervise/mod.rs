@@ -60,7 +60,21 @@ impl Link {
     /// The counters as they are at the end.
     pub(crate) fn last_stats(&self) {
         if let Self::Up { sender, gauges, .. } = self {
-            sender.stats(gauges.read());
+            gauges.say(sender);
+        }
+    }
+
+    /// The role has been lost: the counters as they are now are the last that this process shows.
+    pub(crate) fn freeze(&self) {
+        if let Self::Up { sender, gauges, .. } = self {
+            gauges.freeze(sender);
+        }
+    }
+
+    /// The role has come, perhaps again.
+    pub(crate) fn thaw(&self) {
+        if let Self::Up { gauges, .. } = self {
+            gauges.thaw();
         }
     }
 }

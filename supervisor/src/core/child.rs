@@ -78,7 +78,11 @@ impl Core {
             }
             FromChild::Ack { seq } => {
                 if let Some(child) = self.children.get_mut(&generation) {
+                    let before = child.may_answer();
                     child.pending = child.pending.filter(|pending| pending.seq != seq);
+                    if child.may_answer() != before {
+                        self.counters_changed(generation, out);
+                    }
                 }
             }
             FromChild::Stats(stats) => {
@@ -281,7 +285,9 @@ impl Core {
             State::Starting { .. } | State::Ending { .. } => false,
             State::Ready | State::Active | State::Standby | State::Draining { .. } => true,
         };
+        let before = child.may_answer();
         let unacknowledged = child.pending.take().is_some();
+        let stopped = child.may_answer() != before;
         if log {
             out.push(warn(format!("generation {generation} can't be told anything any more: {error}")));
         }
@@ -289,6 +295,9 @@ impl Core {
         if unacknowledged {
             // For one that drains this was its order to.
             self.drain_by_signal(generation, out);
+        }
+        if stopped {
+            self.counters_changed(generation, out);
         }
     }
 

@@ -22,7 +22,7 @@ impl Core {
         let candidate = self.candidate() == Some(generation);
         let Some(child) = self.children.remove(&generation) else { return };
         self.mourn(now, generation, &child, status, out);
-        self.absorb(generation, &child.stats, out);
+        self.absorb(generation, &child, out);
         let held = match child.state {
             State::Starting { .. } | State::Ready => {
                 if candidate {

@@ -62,6 +62,8 @@ impl Core {
             Role::Drain { .. } => self.drain_by_signal(generation, out),
             Role::Activate | Role::Standby | Role::Undrain => {}
         }
+        // Nobody waits any longer for it to stop answering.
+        self.counters_changed(generation, out);
     }
 
     /// Silence after `stats`: it hangs, as if it had said that it is not well.

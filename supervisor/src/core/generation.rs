@@ -71,6 +71,20 @@ impl Child {
         }
     }
 
+    /// Whether it may still answer on stream listeners, and thereby for the node: it is active, or has not said yet that it
+    /// has stopped.
+    pub(super) fn may_answer(&self) -> bool {
+        match self.state {
+            State::Starting { .. } | State::Ready => false,
+            State::Active => true,
+            State::Standby | State::Draining { .. } => match self.pending.map(|pending| pending.role) {
+                Some(Role::Standby | Role::Drain { .. }) => true,
+                Some(Role::Activate | Role::Undrain) | None => false,
+            },
+            State::Ending { served, .. } => served,
+        }
+    }
+
     /// Whether sockets have been on their way to it, so that clients may know it.
     pub(super) fn had_sockets(&self) -> bool {
         match &self.state {

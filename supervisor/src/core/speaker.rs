@@ -5,6 +5,7 @@
 //! generations that have gone, so that no total of the node ever goes down (`docs/design/overlap.md`).
 
 use super::event::Action;
+use super::generation::Child;
 use super::{Core, Holder, Phase};
 use protocol::message::{Generation, GenerationStats, Stats, ToChild};
 use serde::{Deserialize, Serialize};
@@ -40,12 +41,12 @@ impl Core {
     }
 
     /// A generation has gone: what it counted stays.
-    pub(super) fn absorb(&mut self, generation: Generation, last: &Stats, out: &mut Vec<Action>) {
-        add(&mut self.gone, last);
+    pub(super) fn absorb(&mut self, generation: Generation, child: &Child, out: &mut Vec<Action>) {
+        add(&mut self.gone, &child.stats);
         let Audience { speaker, asked } = &mut self.audience;
         speaker.take_if(|speaker| *speaker == generation);
         asked.take_if(|asked| *asked == generation);
-        if !last.is_nothing() {
+        if !child.stats.is_nothing() || child.may_answer() {
             self.counters_changed(generation, out);
         }
     }
@@ -61,9 +62,11 @@ impl Core {
     fn tell_counters(&self, to: Option<Generation>, speaks: bool, out: &mut Vec<Action>) {
         let Some(to) = to else { return };
         let others = self.children.iter().filter(|(generation, _)| **generation != to);
+        // What a child says before it acknowledges has been read before the acknowledgement.
+        let settled = others.clone().all(|(_, child)| !child.may_answer());
         let generations =
             others.map(|(&generation, child)| GenerationStats { generation, stats: child.stats.clone() }).collect();
-        self.tell(to, ToChild::Counters { speaks, generations, gone: self.gone.clone() }, out);
+        self.tell(to, ToChild::Counters { speaks, settled, generations, gone: self.gone.clone() }, out);
     }
 
     /// The active one speaks, but its predecessor while that can still take over again. Nobody in a stop.

@@ -33,14 +33,15 @@ pub(super) fn count(pairs: &[Pair]) -> u16 {
 /// The message, without the traffic counters if they would make it longer than a record may be: what each child may say
 /// fits, but not always what all of them have said.
 pub(super) fn fitting(message: ToChild) -> ToChild {
-    let ToChild::Counters { speaks, generations, gone } = &message else { return message };
+    let ToChild::Counters { speaks, settled, generations, gone } = &message else { return message };
     if serde_json::to_vec(&message).is_ok_and(|text| text.len() <= MAX_MESSAGE) {
         return message;
     }
     tracing::warn!("the traffic counters of all generations don't fit a message: the node's totals go without them");
     let bare = |stats: &Stats| Stats { traffic: serde_json::Map::new(), ..stats.clone() };
     let each = |one: &GenerationStats| GenerationStats { generation: one.generation, stats: bare(&one.stats) };
-    ToChild::Counters { speaks: *speaks, generations: generations.iter().map(each).collect(), gone: bare(gone) }
+    let generations = generations.iter().map(each).collect();
+    ToChild::Counters { speaks: *speaks, settled: *settled, generations, gone: bare(gone) }
 }
 
 impl Driver {
@@ -69,7 +70,7 @@ mod tests {
         let traffic = [("text".to_owned(), "x".repeat(bytes).into())].into_iter().collect();
         let stats = Stats { sessions: 7, traffic, ..Stats::default() };
         let one = |generation| GenerationStats { generation: Generation(generation), stats: stats.clone() };
-        ToChild::Counters { speaks: true, generations: vec![one(1), one(2)], gone: Stats::default() }
+        ToChild::Counters { speaks: true, settled: true, generations: vec![one(1), one(2)], gone: Stats::default() }
     }
 
     /// A record that is too long can't be sent, and whoever can't be sent something counts as lost.

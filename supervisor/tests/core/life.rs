@@ -301,7 +301,7 @@ type Told = (u32, Vec<(u64, u64)>);
 /// Whether an order makes its recipient speak, and the counters that it tells.
 fn spoken(action: &Action) -> Option<(bool, Told)> {
     match action {
-        Action::Send { generation, message: ToChild::Counters { speaks, generations, gone } } => {
+        Action::Send { generation, message: ToChild::Counters { speaks, generations, gone, settled: _ } } => {
             let all = generations.iter().map(|one| &one.stats).chain([gone]);
             Some((*speaks, (generation.0, all.map(|stats| (stats.sessions, stats.handshakes)).collect())))
         }

@@ -2,7 +2,7 @@
 
 use crate::life::{Life, secs, settings};
 use protocol::message::{FromChild, Stats, ToChild};
-use supervisor::core::{Action, Core, Event, ExitStatus};
+use supervisor::core::{ACKNOWLEDGE, Action, Core, Event, ExitStatus};
 
 fn stats(sessions: u64, handshakes: u64) -> FromChild {
     FromChild::Stats(Stats { sessions, handshakes, ..Stats::default() })
@@ -38,6 +38,49 @@ fn the_active_one_speaks_from_its_commit_on() {
     assert_eq!(life.speaks(), Some((2, vec![(1, 9), (0, 0)])));
     life.exits(1, ExitStatus::Code(0));
     assert_eq!(life.speaks(), Some((2, vec![(0, 9)])), "its handshakes were handshakes");
+}
+
+/// What the last message with counters to that generation says of whether others still answer.
+fn settled(life: &Life, to: u32) -> Option<bool> {
+    life.out.iter().rev().find_map(|action| match action {
+        Action::Send { generation, message: ToChild::Counters { settled, .. } } if generation.0 == to => Some(*settled),
+        _ => None,
+    })
+}
+
+/// Guards totals that must not go down: the new one may answer when its predecessor has said that it answers no more, which it
+/// says after its last counters.
+#[test]
+fn the_new_one_is_told_when_its_predecessor_answers_no_more() {
+    let mut life = Life::new(settings());
+    life.feed(Event::Start);
+    life.bring_up(1);
+    assert_eq!(settled(&life, 1), Some(true), "there is nobody else");
+    life.upgrade();
+    life.bring_up(2);
+    assert_eq!(settled(&life, 2), Some(false), "the standby is not acknowledged");
+    life.says(1, stats(7, 9));
+    assert_eq!(settled(&life, 2), Some(false));
+    assert_eq!(settled(&life, 1), None);
+    life.acknowledge(1);
+    assert_eq!(settled(&life, 2), Some(true));
+    assert_eq!(life.is_asked(), Some((2, vec![(7, 9), (0, 0)])), "with all that it has shown");
+    life.says(2, stats(1, 1));
+    assert_eq!(settled(&life, 1), Some(false), "to the standby, the new one is who answers");
+    life.rollback();
+    life.steered();
+    life.exits(2, ExitStatus::Signal(15));
+    assert_eq!(settled(&life, 1), Some(true), "until it has gone");
+}
+
+/// Guards against a predecessor that hangs: it is waited for as long as for any acknowledgement.
+#[test]
+fn a_predecessor_that_does_not_acknowledge_is_not_waited_for() {
+    let mut life = Life::on_probation(settings()).0;
+    life.says(1, stats(1, 1));
+    assert_eq!(settled(&life, 2), Some(false));
+    life.pass(ACKNOWLEDGE);
+    assert_eq!(settled(&life, 2), Some(true));
 }
 
 /// A rollback moves nothing: the old one spoke all the time.

@@ -27,8 +27,8 @@ async fn every_command_arrives_as_sent() {
     let heir = ToChild::Heir { generations: vec![Generation(1), Generation(2)], ledgers: vec![ledger] };
     supervisor.send(&heir, &[memfd.try_clone().unwrap(), memfd, crate::ledger::create(1).unwrap()]);
     supervisor.send(&ToChild::Link { generation: Generation(2) }, &[stream.into()]);
-    supervisor
-        .send(&ToChild::Counters { speaks: true, generations: vec![stats.clone()], gone: stats.stats.clone() }, &[]);
+    let (generations, gone) = (vec![stats.clone()], stats.stats.clone());
+    supervisor.send(&ToChild::Counters { speaks: true, settled: true, generations, gone }, &[]);
 
     assert!(matches!(next(&mut receiver).await, Some(Command::Activate { seq: 1 })));
     assert!(matches!(next(&mut receiver).await, Some(Command::Standby { seq: 2 })));
@@ -47,7 +47,9 @@ async fn every_command_arrives_as_sent() {
     let Some(Command::Link { generation: Generation(2), mut stream }) = next(&mut receiver).await else { panic!() };
     std::io::Write::write_all(&mut peer, b"x").unwrap();
     std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
-    let Some(Command::Counters { speaks: true, generations, gone }) = next(&mut receiver).await else { panic!() };
+    let Some(Command::Counters { speaks: true, settled: true, generations, gone }) = next(&mut receiver).await else {
+        panic!()
+    };
     assert_eq!((generations, gone), (vec![stats.clone()], stats.stats));
 }
 
