@@ -19,6 +19,7 @@ check: ## formatting, lints, licences, documentation
 	@contrib/dev/setup build check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	cargo check --locked --quiet -p moq-supervise-protocol --all-features --examples
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features --quiet
 	cargo deny --log-level error check bans licenses sources
 
