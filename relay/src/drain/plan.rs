@@ -55,8 +55,8 @@ pub enum Purpose {
     Both,
 }
 
-/// When a session is told, compared with others: each moves to a place that has by then what it needs, and what passes
-/// moves once.
+/// When a session is told, compared with others: each moves to a place that has by then what it needs, and as little as
+/// possible moves at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
     /// Who may be a relay and came [`ABOUT`] the switch. A neighbour that is upgraded at the same time has two generations
@@ -64,12 +64,12 @@ pub enum Turn {
     Astray,
     /// Publishers.
     Publisher,
-    /// Who may be a relay and has dialed this one.
+    /// Subscribers.
+    Subscriber,
+    /// Who may be a relay and has dialed this one. If it drains too, its own clients have left it by now.
     Neighbour,
     /// Relays that this one has dialed. The successor has dialed them itself by now, and has what the others give.
     Dialed,
-    /// Subscribers.
-    Subscriber,
 }
 
 /// How many turns there are.
@@ -133,7 +133,7 @@ impl Plan {
         let step = if switched { STEP.min(timeout / 100 * STEP_LIMIT) } else { Duration::ZERO };
         let mut later = [Duration::ZERO; TURNS];
         let mut next = Duration::ZERO;
-        for turn in [Turn::Astray, Turn::Publisher, Turn::Neighbour, Turn::Dialed, Turn::Subscriber] {
+        for turn in [Turn::Astray, Turn::Publisher, Turn::Subscriber, Turn::Neighbour, Turn::Dialed] {
             later[turn as usize] = next;
             if turns.contains(&turn) || turn == Turn::Dialed && dialed {
                 next += step;
