@@ -25,6 +25,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Looks, before it is left to waitid(2).
 const LOOKS: u32 = 100;
 
+/// A process whose oldest threads end as often as this is one whose threads come and go: it is left to waitid(2) too.
+const REFILLS: u32 = 100;
+
 /// The processes that are watched.
 #[derive(Debug, Default)]
 pub(super) struct Dying(BTreeMap<Generation, Watched>);
@@ -33,6 +36,8 @@ pub(super) struct Dying(BTreeMap<Generation, Watched>);
 struct Watched {
     pid: u32,
     threads: Vec<AsyncFd<Pidfd>>,
+    /// How often more others are taken for those that have ended alone.
+    refills: u32,
     /// When to look again, and how often more.
     again: Option<(Pin<Box<Sleep>>, u32)>,
 }
@@ -40,7 +45,7 @@ struct Watched {
 impl Dying {
     /// Watches the process of this generation, which is our child and has not been reaped, from now on.
     pub(super) fn watch(&mut self, generation: Generation, pid: u32) {
-        self.0.insert(generation, Watched { pid, threads: threads(pid), again: None });
+        self.0.insert(generation, Watched { pid, threads: threads(pid), refills: REFILLS, again: None });
     }
 
     /// It has been reaped.
@@ -87,7 +92,11 @@ impl Watched {
                 Fate::Over(status) => return Poll::Ready(status),
                 Fate::Ends if looks > 1 => self.again = Some((Box::pin(sleep(LOOK_AGAIN)), looks - 1)),
                 Fate::Ends => {}
-                Fate::Lives => self.threads = threads(self.pid),
+                Fate::Lives if self.refills == 0 => self.threads.clear(),
+                Fate::Lives => {
+                    self.refills -= 1;
+                    self.threads = threads(self.pid);
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ mod capture;
 mod children;
 mod commands;
 mod dying;
+mod ends;
 mod environment;
 mod guard;
 mod kept;
@@ -24,6 +25,7 @@ mod process;
 mod program;
 mod reap;
 mod replace;
+mod show;
 mod signals;
 mod spawn;
 mod start;
@@ -35,9 +37,9 @@ pub use start::run;
 
 use crate::cli::Config;
 use crate::control::server::{Asked, ClientId, Running};
-use crate::control::{ListenerStatus, Reply, Request};
-use crate::core::{Core, Event, ExitStatus, RequestId, Snapshot, Time};
-use crate::sockets::{Handed, Merging, Table};
+use crate::control::{Reply, Request};
+use crate::core::{Core, Event, ExitStatus, RequestId, Time};
+use crate::sockets::{Merging, Table};
 use crate::successor::{Identity, Own};
 use crate::sys::pidfd::Pidfd;
 use beats::Beats;
@@ -53,14 +55,13 @@ use log::Log;
 use notify::Notify;
 use persist::Book;
 use protocol::keys::BootId;
-use protocol::message::{Adopted, FromChild, Generation};
+use protocol::message::{FromChild, Generation};
 use reap::Reaper;
 use replace::Held;
 use signals::{Signal, Signals};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use store::{Checked, Store};
-use strangers::watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep_until, timeout};
 
@@ -285,50 +286,6 @@ impl Driver {
         }
     }
 
-    fn reap(&mut self) {
-        for (generation, status) in self.reaper.collect() {
-            self.ended(generation, status);
-        }
-    }
-
-    /// Its process runs no more, and will be reaped in a moment.
-    fn dies(&mut self, generation: Generation, status: ExitStatus) {
-        // A stop is over when nothing is left of anybody.
-        if !self.core.is_stopping() && self.reaper.told(generation) {
-            self.ended(generation, status);
-        }
-    }
-
-    fn ended(&mut self, generation: Generation, status: ExitStatus) {
-        for heard in self.children.ended(generation) {
-            self.heard(generation, heard);
-        }
-        self.lost.remove(&generation);
-        self.dying.forget(generation);
-        self.events.push_back(Event::Exited { generation, status });
-    }
-
-    /// Hears of its end before waitid(2) does, if it is our child.
-    fn watch_closely(&mut self, generation: Generation) {
-        if let Some(pid) = self.reaper.pid(generation) {
-            self.dying.watch(generation, pid);
-        }
-    }
-
-    fn found(&mut self, generation: Generation, process: Pidfd) {
-        if let Some((process, entry)) = self.children.found(generation, process) {
-            tracing::info!("the process of generation {generation} is found");
-            watch(generation, process, entry, &self.reaper, &self.news.0);
-        }
-    }
-
-    /// Nothing more can be said to this child, or heard from it.
-    fn lose(&mut self, generation: Generation, error: String) {
-        let searched_for = self.children.is_searched_for(generation);
-        let due = self.now().after(if searched_for { strangers::GIVE_UP } else { LOST_AFTER });
-        self.lost.entry(generation).or_insert((due, error));
-    }
-
     fn heard(&mut self, generation: Generation, heard: Heard) {
         let event = match heard {
             Heard::Message(FromChild::Keep { name }, fds) => match self.kept.keep(name, &fds) {
@@ -372,54 +329,6 @@ impl Driver {
         id
     }
 
-    fn status(&self) -> crate::control::Status {
-        let now = self.now();
-        let supervisor = status::supervisor(self.started.until(now), &self.config.program);
-        let snapshot = self.core.snapshot(now);
-        let listeners = self.listeners(&snapshot);
-        status::status(snapshot, supervisor, listeners, self.all_alarms())
-    }
-
-    fn all_alarms(&self) -> Vec<String> {
-        let own = self.own_trouble.as_ref().map(|why| format!("the supervisor could not replace itself: {why}"));
-        let book = self.book.trouble().map(|why| format!("another supervisor could not go on from here: {why}"));
-        let standing =
-            own.into_iter().chain(book).chain(self.store_trouble.clone()).chain(self.lasting.iter().cloned());
-        self.alarms.iter().cloned().chain(standing).collect()
-    }
-
-    /// As the youngest live generation that has them.
-    fn listeners(&self, snapshot: &Snapshot) -> Vec<ListenerStatus> {
-        let mut listeners: Vec<ListenerStatus> = Vec::new();
-        for view in snapshot.generations.iter().rev() {
-            for Handed { socket, fds } in self.table.handed(view.generation) {
-                let Adopted { name, kind, address, .. } = socket;
-                if !listeners.iter().any(|other| other.kind == kind && other.address == address) {
-                    listeners.push(ListenerStatus { name, kind, address, members: fds.len() });
-                }
-            }
-        }
-        listeners
-    }
-
-    /// Attaches the steering program afresh, and looks who else is at our addresses.
-    fn reattach(&mut self) {
-        if let Err(error) = self.table.reattach() {
-            tracing::warn!("{error}");
-        }
-        let foreign = match self.table.foreign() {
-            Ok(foreign) => foreign,
-            // A sandbox without netlink: said once, at debug, since it says nothing about the service.
-            Err(error) => return tracing::debug!("sockets of others can't be counted: {error}"),
-        };
-        let merging = self.merging.iter().map(ToString::to_string);
-        let alarms: Vec<String> = foreign.iter().map(ToString::to_string).chain(merging).collect();
-        for alarm in alarms.iter().filter(|alarm| !self.alarms.contains(alarm)) {
-            tracing::warn!("{alarm}");
-        }
-        self.alarms = alarms;
-    }
-
     /// The end: what left its generation's process group dies with us, every client hears that we end, and the service
     /// manager has heard everything.
     async fn farewell(&mut self) {
@@ -433,6 +342,11 @@ impl Driver {
         // Each kill may hand us further orphans; the end of each comes as SIGCHLD. After a leave they are those of
         // generations that serve on.
         let swept = async {
+            self.reaper.collect();
+            while !leaving && !self.reaper.is_even() {
+                let _ = self.signals.next().await;
+                self.reaper.collect();
+            }
             while !leaving && self.reaper.sweep() > 0 {
                 let _ = self.signals.next().await;
                 self.reaper.collect();

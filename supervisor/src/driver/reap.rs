@@ -52,11 +52,18 @@ impl Reaper {
         known.find_map(|(pid, known)| matches!(known, Known::Generation(other) if *other == generation).then_some(*pid))
     }
 
-    /// The end of this generation has been told: [`Self::collect`] keeps silent about it. False if it has not been silent
-    /// so far.
-    pub(super) fn told(&self, generation: Generation) -> bool {
-        let pid = self.pid(generation);
-        pid.is_some_and(|pid| self.table().known.insert(pid, Known::Told(generation)).is_some())
+    /// The end of this generation is told before it can be reaped: its process group is killed now, and [`Self::collect`]
+    /// will keep silent about it. False if that is not for us to tell, or has been told.
+    pub(super) fn tell(&self, generation: Generation) -> bool {
+        let Some(pid) = self.pid(generation) else { return false };
+        self.table().known.insert(pid, Known::Told(generation));
+        let _ = kill_group(pid, libc::SIGKILL);
+        true
+    }
+
+    /// Whether all whose end was told have been reaped.
+    pub(super) fn is_even(&self) -> bool {
+        !self.table().known.values().any(|known| matches!(known, Known::Told(_)))
     }
 
     /// This child is a command; its end comes through the channel.

@@ -45,9 +45,14 @@ impl Publisher {
             let _announced = broadcast;
             let mut clock = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
             loop {
+                // As an encoder has it: a group begins with its first frame. One that is there before it has any is handed out
+                // twice by `moq-net` when its subscriber changes routes at that moment.
+                clock.tick().await;
                 let mut group = track.append_group()?;
-                for _ in 0..GROUP {
-                    clock.tick().await;
+                for index in 0..GROUP {
+                    if index > 0 {
+                        clock.tick().await;
+                    }
                     let number = count.load(Ordering::Relaxed);
                     group.write_frame(moq_net::Timestamp::now(), frame(number))?;
                     count.store(number + 1, Ordering::Relaxed);
