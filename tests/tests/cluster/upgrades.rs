@@ -28,6 +28,12 @@ async fn line() -> anyhow::Result<Vec<Supervisor>> {
     Ok(nodes)
 }
 
+/// Waits until the frames of so many seconds more have come on both ways, and none is missing.
+async fn go_on(down: &Flow, up: &Flow, seconds: u32) -> anyhow::Result<()> {
+    tokio::try_join!(down.goes_on(seconds), up.goes_on(seconds))?;
+    Ok(())
+}
+
 /// What was done, and what each node said of it last.
 fn said(nodes: &[Supervisor], when: &str) -> String {
     let node = |(number, node): (usize, &Supervisor)| format!("node {number}:\n{}", node.process.tail());
@@ -38,20 +44,16 @@ fn said(nodes: &[Supervisor], when: &str) -> String {
 /// Shown for the issue: no frame is lost from one far end to the other, whichever node is replaced, and when all are at
 /// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "one of five runs loses the rest of a group (docs/design/dialing.md, Evidence); `make soak` runs it"]
 async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyhow::Result<()> {
     let nodes = line().await?;
     let (first, last) = (nodes[0].address().await?, nodes[3].address().await?);
     let down = Flow::start("down", RATE, first, last).await?;
     let up = Flow::start("up", RATE, last, first).await?;
-    down.goes_on(SETTLED).await?;
+    go_on(&down, &up, SETTLED).await?;
     for (number, node) in (1..).zip(&nodes) {
         node.upgrade().await.with_context(|| format!("upgrading node {number}"))?;
-        for flow in [&down, &up] {
-            flow.goes_on(SETTLED)
-                .await
-                .with_context(|| said(&nodes, &format!("after the upgrade of node {number}")))?;
-        }
+        let went_on = go_on(&down, &up, SETTLED).await;
+        went_on.with_context(|| said(&nodes, &format!("after the upgrade of node {number}")))?;
     }
     let upgrades = nodes.iter().map(Supervisor::upgrade);
     let mut upgrades: Vec<_> = upgrades.map(Box::pin).collect();
@@ -62,15 +64,11 @@ async fn four_nodes_are_upgraded_one_by_one_and_all_at_once_under_load() -> anyh
     for upgraded in [one, two, three, four] {
         upgraded?;
     }
-    for flow in [&down, &up] {
-        flow.goes_on(SETTLED).await.with_context(|| said(&nodes, "after the upgrade of all"))?;
-    }
+    go_on(&down, &up, SETTLED).await.with_context(|| said(&nodes, "after the upgrade of all"))?;
     // And when the old generations have gone, with every session that was kept beside its replacement.
     for node in &nodes {
         node.wait_for("one generation", |status| status.generations.len() == 1).await?;
     }
-    for flow in [&down, &up] {
-        flow.check().await.with_context(|| said(&nodes, "after the end of the old generations"))?;
-    }
+    go_on(&down, &up, 1).await.with_context(|| said(&nodes, "after the end of the old generations"))?;
     Ok(())
 }
