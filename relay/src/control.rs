@@ -192,8 +192,8 @@ impl Control {
         let now = Instant::now();
         self.last_call.get_or_insert(now + LAST_CALL);
         let switched = self.node.role.borrow().switched();
-        // Before the role: the links to peers ask the registry when that has changed.
         let dialed = self.cluster.peers.sessions() > 0;
+        // Before the role: the links to peers ask the registry when that has changed.
         let begun = self.node.registry.drain(now, timeout, spread, switched, dialed);
         self.node.order(Order::Drain);
         self.node.stats.drains();

@@ -21,14 +21,20 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field, the name, may contain anything, and ends with the last parenthesis.
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
-        let ended = matches!(fields.next()?, "Z" | "X");
+        let (ended, mut fields) = from_fourth(line)?;
         let parent = fields.next()?.parse().ok()?;
         let started = fields.nth(22 - 5)?.parse().ok()?;
         Some(Self { ended, parent, started })
     }
+}
+
+/// Whether it has ended (field 3), and the fields from the fourth on. The second, the name, may contain anything, and ends with
+/// the last parenthesis.
+fn from_fourth(line: &str) -> Option<(bool, impl Iterator<Item = &str>)> {
+    let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    Some((ended, fields))
 }
 
 /// One thread, as it is or ends.
@@ -67,8 +73,7 @@ impl Task {
     }
 
     fn parse(tid: u32, line: &str) -> Option<Self> {
-        let mut fields = line.rsplit_once(')')?.1.split_ascii_whitespace();
-        let ended = matches!(fields.next()?, "Z" | "X");
+        let (ended, mut fields) = from_fourth(line)?;
         let flags: u32 = fields.nth(9 - 4)?.parse().ok()?;
         let exit_code = fields.nth(52 - 10)?.parse().ok()?;
         Some(Self { tid, is_over: ended || flags & PF_EXITING != 0, is_killed: false, exit_code })

@@ -5,7 +5,8 @@ use crate::wait::PATIENCE;
 use crate::{client, procfs, program};
 use anyhow::{Context as _, ensure};
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
 
@@ -39,6 +40,20 @@ impl Relay {
         let address = address_in(&line).with_context(|| format!("an address in {line:?}"))?;
         Ok(Self { process, address: client::reachable(address) })
     }
+}
+
+/// A port that nobody has, for a program that does not say which one it got for 0. It stays free while nobody listens there:
+/// the kernel gives it to no client.
+///
+/// # Errors
+/// The system does not say which ports clients get, or none of the others is free.
+pub fn lasting_port() -> anyhow::Result<u16> {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").context("the range of client ports")?;
+    let first: u16 = range.split_ascii_whitespace().next().context("its first port")?.parse()?;
+    let any = |port| (Ipv6Addr::UNSPECIFIED, port);
+    let free = |port: &u16| UdpSocket::bind(any(*port)).is_ok() && TcpListener::bind(any(*port)).is_ok();
+    let mut ports = std::iter::repeat_with(|| rand::random_range(1_024..first)).take(100);
+    ports.find(free).context("a free port below the clients'")
 }
 
 /// Starts an [`OPEN`] relay of this kind on a port of our choice, and returns as soon as that is bound: its log may say so late.

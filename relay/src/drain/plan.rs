@@ -72,10 +72,10 @@ pub enum Turn {
     Dialed,
 }
 
-/// How many turns there are.
-const TURNS: usize = 5;
-
 impl Turn {
+    /// In their order.
+    const ALL: [Self; 5] = [Self::Astray, Self::Publisher, Self::Subscriber, Self::Neighbour, Self::Dialed];
+
     /// Of a session that came then, if another generation took over at `switched`.
     #[must_use]
     pub fn of(purpose: Purpose, came: Instant, switched: Option<Instant>) -> Self {
@@ -100,7 +100,7 @@ pub struct Plan {
     spread: Duration,
     sessions: u32,
     /// How much later each turn comes than it would without steps.
-    later: [Duration; TURNS],
+    later: [Duration; Turn::ALL.len()],
 }
 
 /// A spread that does not fit its timeout, for the log.
@@ -131,9 +131,9 @@ impl Plan {
         let limit = timeout / 100 * SPREAD_LIMIT;
         let clamped = (asked > limit).then_some(Clamped { asked, used: limit });
         let step = if switched { STEP.min(timeout / 100 * STEP_LIMIT) } else { Duration::ZERO };
-        let mut later = [Duration::ZERO; TURNS];
+        let mut later = [Duration::ZERO; Turn::ALL.len()];
         let mut next = Duration::ZERO;
-        for turn in [Turn::Astray, Turn::Publisher, Turn::Subscriber, Turn::Neighbour, Turn::Dialed] {
+        for turn in Turn::ALL {
             later[turn as usize] = next;
             if turns.contains(&turn) || turn == Turn::Dialed && dialed {
                 next += step;

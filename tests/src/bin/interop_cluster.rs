@@ -11,7 +11,7 @@
 use anyhow::{Context as _, ensure};
 use clap::Parser;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tests::client::flow::Flow;
@@ -116,7 +116,7 @@ impl Auth {
         let token = signed.stdout.trim().to_owned();
         let token_file = folder.join("token");
         std::fs::write(&token_file, &token)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, relay::lasting_port()?));
         let public = ["--public-publish", "**", "--public-subscribe", "**"];
         let serve = moq.args(["auth", "serve", "--listen", &address.to_string(), "--key"]).args([&key]).args(public);
         let process = serve.start()?;
@@ -125,11 +125,6 @@ impl Auth {
             .with_context(|| process.tail())?;
         Ok(Self { _process: process, address, token, token_file })
     }
-}
-
-/// A port that nobody has now. Today's programs don't say which one they got for 0.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 async fn ours(auth: &Auth, peers: &[SocketAddr]) -> anyhow::Result<Supervisor> {
@@ -150,7 +145,7 @@ struct Today {
 }
 
 async fn today(program: &Path, auth: &Auth, peer: SocketAddr) -> anyhow::Result<Today> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, relay::lasting_port()?));
     let process = Launch::new(program)
         .args(["--listen", &address.to_string(), "--listen-tls-generate", "localhost"])
         .args(["--auth-url", &format!("http://{}", auth.address), "--connect-tls-insecure=true"])

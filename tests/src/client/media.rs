@@ -38,26 +38,15 @@ impl Publisher {
     /// # Errors
     /// The path is taken or not allowed.
     pub fn start(origin: &origin::Producer, path: &str, rate: u32) -> anyhow::Result<Self> {
-        let (broadcast, track) = begin(origin, path)?;
+        let mut paced = Paced::start(origin, path)?;
         let sent = Arc::new(AtomicU64::new(0));
         let count = sent.clone();
         let task = tokio::spawn(async move {
-            let _announced = broadcast;
             let mut clock = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
             loop {
-                // As an encoder has it: a group begins with its first frame. One that is there before it has any is handed out
-                // twice by `moq-net` when its subscriber changes routes at that moment.
                 clock.tick().await;
-                let mut group = track.append_group()?;
-                for index in 0..GROUP {
-                    if index > 0 {
-                        clock.tick().await;
-                    }
-                    let number = count.load(Ordering::Relaxed);
-                    group.write_frame(moq_net::Timestamp::now(), frame(number))?;
-                    count.store(number + 1, Ordering::Relaxed);
-                }
-                group.finish()?;
+                paced.send_to(paced.sent + 1)?;
+                count.store(paced.sent, Ordering::Relaxed);
             }
         });
         Ok(Self { sent, task })
@@ -90,11 +79,16 @@ impl Paced {
     /// # Errors
     /// The path is taken or not allowed.
     pub fn start(origin: &origin::Producer, path: &str) -> anyhow::Result<Self> {
-        let (announced, track) = begin(origin, path)?;
-        Ok(Self { _announced: announced, track, group: None, sent: 0 })
+        let broadcast = origin.create_broadcast(path).context("a broadcast")?;
+        let track = broadcast.create_track(TRACK, track::Info::default().with_max_age(MAX_AGE)).context("a track")?;
+        broadcast.announce(origin::Route::default()).context("announcing it")?;
+        Ok(Self { _announced: broadcast, track, group: None, sent: 0 })
     }
 
     /// Writes frames until that many have been sent in all. The frame that fills a group ends it.
+    ///
+    /// As an encoder has it, a group begins with its first frame. One that is there before it has any is handed out twice by
+    /// `moq-net` when its subscriber changes routes at that moment.
     ///
     /// # Errors
     /// The broadcast has ended.
@@ -114,13 +108,6 @@ impl Paced {
         }
         Ok(())
     }
-}
-
-fn begin(origin: &origin::Producer, path: &str) -> anyhow::Result<(broadcast::Producer, track::Producer)> {
-    let broadcast = origin.create_broadcast(path).context("a broadcast")?;
-    let track = broadcast.create_track(TRACK, track::Info::default().with_max_age(MAX_AGE)).context("a track")?;
-    broadcast.announce(origin::Route::default()).context("announcing it")?;
-    Ok((broadcast, track))
 }
 
 /// A frame that says its number.

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tests::process::{Process, signal_process};
@@ -12,18 +12,6 @@ use tests::{program, relay};
 
 /// `RestartSec=` of the unit that moq-relay is packaged with.
 const RESTART: Duration = Duration::from_secs(5);
-
-/// A port that is free, and stays so while nobody listens there: the kernel gives it to no client.
-fn lasting_port() -> anyhow::Result<u16> {
-    let range =
-        std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").context("the range of client ports")?;
-    let first: u16 = range.split_ascii_whitespace().next().context("its first port")?.parse()?;
-    let free = |port: &u16| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, *port)).is_ok();
-    std::iter::repeat_with(|| rand::random_range(1_024..first))
-        .take(100)
-        .find(free)
-        .context("a free port below the clients'")
-}
 
 /// A relay that is killed again and again.
 pub(crate) enum Service {
@@ -42,7 +30,7 @@ impl Service {
 
     /// Today's.
     pub(crate) async fn peer(program: &Path) -> anyhow::Result<Self> {
-        let port = lasting_port()?;
+        let port = relay::lasting_port()?;
         let address = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
         let process = relay::start_on(program, port).await?;
         Ok(Self::Peer { program: program.to_owned(), address, process, killed: Instant::now() })

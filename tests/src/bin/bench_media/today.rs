@@ -5,11 +5,12 @@ use crate::stubborn::Crowd;
 use crate::{Options, say};
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 use tests::Relay;
 use tests::process::Launch;
+use tests::relay;
 use tests::report::{Report, count, milliseconds};
 
 /// How long such a relay may take to end: its drain and more.
@@ -50,8 +51,7 @@ pub(crate) async fn measure(peer: &Path, options: &Options, report: &mut Report)
 
 /// On a port that is free now: the restarted one has to come back to it.
 fn launch(peer: &Path, drain: &str) -> anyhow::Result<Launch> {
-    let free = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).context("a free port")?.local_addr()?.port();
-    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, free)).to_string();
+    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, relay::lasting_port()?)).to_string();
     let args = ["--listen", &listen, "--listen-tls-generate", "localhost", "--auth-public", "**"];
     Ok(Launch::new(peer).args(args).args(["--drain-timeout", drain]))
 }

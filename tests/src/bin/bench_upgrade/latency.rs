@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tests::client::handshake;
@@ -54,7 +54,7 @@ async fn switch(supervisor: &Supervisor, control: &mut Control, generation: u32)
 /// From exec to the end of the first handshake, which begins as soon as the port is bound: one that came earlier would
 /// only be sent again after a second, one that is in the socket's buffer waits for the relay and no longer.
 async fn start(peer: &Path) -> anyhow::Result<Duration> {
-    let port = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?.local_addr()?.port();
+    let port = relay::lasting_port()?;
     let server = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
     let config = tls::client(&["h3"], &Seen::default())?;
     let begin = Instant::now();
